@@ -262,7 +262,7 @@ test-neutron-brief: test-neutron ## those of test-neutron that are a part of mak
 test-neutron: deps-neutron ## the backend neutron: whole agents with a real Neutron on OVN, and in a sandbox (root)
 	go test -tags integration,neutron -count=1 -v -timeout 20m -run '$(or $(RUN),^Test(Neutron|Octavia))' ./test/integration
 	$(if $(RUN),,go test -tags 'integration neutron' -count=1 -v -timeout 20m -run '^TestBackendNeutron' ./test/backend)
-	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron|TestFromKuryr|TestOpenStackReboots)$$')
+	$(if $(RUN),,BACKEND=neutron $(MAKE) e2e RUN='^(TestBackend|TestNeutron|TestFromKuryr|TestOctavia|TestOpenStackReboots)$$')
 
 CNP_TEST := $(CACHE)/netpolapi-$(POLICIES)-$(shell go env GOARCH)/conformance.test
 

@@ -2,6 +2,8 @@
 
 package neutronserver
 
+import "path/filepath"
+
 // The databases of Neutron and Octavia in MariaDB.
 const (
 	neutronSchema = "neutron"
@@ -56,15 +58,22 @@ func (d Database) Migrate(file string) []string {
 	return []string{"neutron-db-manage", "--config-file", file, "upgrade", "heads"}
 }
 
-// MigrateOctavia returns the command that makes Octavia's tables. Its file is that of Octavia.
+// MigrateOctavia returns the command that makes Octavia's tables. Its file has
+// OctaviaMigrationConfiguration.
 func (d Database) MigrateOctavia(file string) []string {
 	return []string{"octavia-db-manage", "--config-file", file, "upgrade", "head"}
 }
 
 // MigrationConfiguration is all that the command of Migrate has to know.
-func (d Database) MigrationConfiguration() string {
-	return "[database]\nconnection = " + d.URL() + "\n"
-}
+func (d Database) MigrationConfiguration() string { return connection(d.URL()) }
+
+// OctaviaMigrationConfiguration is all that the command of MigrateOctavia has to know.
+func (d Database) OctaviaMigrationConfiguration() string { return connection(d.OctaviaURL()) }
+
+func connection(url string) string { return "[database]\nconnection = " + url + "\n" }
+
+// OctaviaFiles is the folder that MariaDB has the files of Octavia's tables in.
+func (d Database) OctaviaFiles() string { return filepath.Join(d.Dir, octaviaSchema) }
 
 // URL is how Neutron finds its database.
 func (d Database) URL() string { return d.url(neutronSchema) }

@@ -21,7 +21,7 @@ type Octavia struct {
 	Listen netip.AddrPort
 	// Dir is for its sockets.
 	Dir string
-	// Database is that of Neutron, which has to run.
+	// Database is that of Neutron, which has Octavia's tables as well.
 	Database Database
 	// Neutron is the URL of the Neutron that has the networks.
 	Neutron string
@@ -35,15 +35,20 @@ func (o Octavia) Configuration() string { return render(octaviaConfiguration, o)
 // Sockets is a folder that has to be there: both programs find each other in it.
 func (o Octavia) Sockets() string { return filepath.Join(o.Dir, "octavia-run") }
 
-// Agent returns the command that runs the agent of the drivers with the file; the agent has to
-// answer before the API starts.
+// Agent returns the command that runs the agent of the drivers with the file. Its sockets have to be
+// there before the API starts.
 func (o Octavia) Agent(file string) []string { return o.command("octavia-driver-agent", file) }
 
 // API returns the command that runs the API with the file.
 func (o Octavia) API(file string) []string { return o.command("octavia-api", file) }
 
-// Socket is the last one that the agent makes.
-func (o Octavia) Socket() string { return filepath.Join(o.Sockets(), "get.sock") }
+// AgentSockets are those that the agent listens on, each by a process of its own. They must not be
+// connected to only to see whether it answers: it reads without end from a client that has gone.
+func (o Octavia) AgentSockets() []string {
+	return []string{
+		filepath.Join(o.Sockets(), "status.sock"), filepath.Join(o.Sockets(), "stats.sock"), filepath.Join(o.Sockets(), "get.sock"),
+	}
+}
 
 // command returns the command that runs a program with the file, and with the folder Sockets where
 // all releases of octavia-lib look for it, whatever the configuration says.

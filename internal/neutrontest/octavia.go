@@ -5,10 +5,8 @@ package neutrontest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"coelan.io/coelan/internal/neutronserver"
@@ -42,21 +40,13 @@ func (s *Server) StartOctavia(ctx context.Context) (*Octavia, error) {
 	); err != nil {
 		return nil, err
 	}
-	for _, args := range [][]string{s.server.Database.OctaviaSchema(), s.server.Database.MigrateOctavia(o.config)} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w: %s", args[0], err, out)
-		}
-	}
 	if o.agent, err = start(o.server.Agent(o.config), filepath.Join(s.server.Dir, "octavia-agent.log")); err != nil {
 		return o, err
 	}
-	// The agent reads without end from a client that has gone, so none looks whether it answers.
-	err = o.agent.await(ctx, func(context.Context) error {
-		_, err := os.Stat(o.server.Socket())
-		return err
-	})
-	if err != nil {
-		return o, err
+	for _, socket := range o.server.AgentSockets() {
+		if err := o.agent.await(ctx, func(context.Context) error { _, err := os.Stat(socket); return err }); err != nil {
+			return o, err
+		}
 	}
 	if o.api, err = start(o.server.API(o.config), o.log()); err != nil {
 		return o, err

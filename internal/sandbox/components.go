@@ -87,6 +87,7 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 			c.Components = append(c.Components, s.ovnCentral()...)
 			if s.Backend == NeutronBackend {
 				c.Components = append(c.Components, s.neutronComponents()...)
+				c.Components = append(c.Components, s.octaviaComponents()...)
 			}
 		}
 		if !s.isVM(node) {

@@ -109,6 +109,7 @@ func (s *Sandbox) writeFiles(machine string) error {
 		}
 		if machine == ControlPlaneName && s.Backend == NeutronBackend {
 			files[neutronFile] = s.neutron().Configuration()
+			files[octaviaFile] = s.octavia().Configuration()
 		}
 	}
 	for path, name := range rendered {

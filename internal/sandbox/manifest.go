@@ -140,7 +140,8 @@ func (s *Sandbox) control(document []byte) ([]byte, error) {
 	}
 	args := []string{"--backend=" + string(s.Backend), "--northbound=" + s.ovnRemote(northboundPort)}
 	if s.Backend == NeutronBackend {
-		args = append(args, "--neutron-endpoint="+s.neutron().Endpoint(), "--neutron-project="+neutronserver.Project)
+		args = append(args, "--neutron-endpoint="+s.neutron().Endpoint(), "--neutron-project="+neutronserver.Project,
+			"--octavia-endpoint="+s.octavia().Endpoint(), "--octavia-subnet="+s.octaviaSubnet)
 	}
 	var object appsv1.Deployment
 	if err := yaml.Unmarshal(document, &object); err != nil {

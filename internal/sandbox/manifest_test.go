@@ -87,7 +87,7 @@ kind: ClusterRole
 metadata: {name: coelan-controller-neutron}
 `
 	s := sandboxOf(Dual)
-	s.Services, s.Backend = NativeServices, NeutronBackend
+	s.Services, s.Backend, s.octaviaSubnet = NativeServices, NeutronBackend, "5ab"
 	dir := t.TempDir()
 	base, more := filepath.Join(dir, "coelan.yaml"), filepath.Join(dir, "neutron.yaml")
 	for file, text := range map[string]string{base: installed + controllers, more: rights} {
@@ -101,7 +101,8 @@ metadata: {name: coelan-controller-neutron}
 	}
 	for _, want := range []string{
 		"type: neutron", "machineBridge: true", "mtu: 1442", "encapsulation: geneve", "--backend=neutron", "--northbound=tcp:192.168.33.11:6641",
-		"--neutron-endpoint=http://192.168.33.11:9696/", "--neutron-project=coelan", "name: coelan-controller-neutron",
+		"--neutron-endpoint=http://192.168.33.11:9696/", "--neutron-project=coelan",
+		"--octavia-endpoint=http://192.168.33.11:9876/", "--octavia-subnet=5ab", "name: coelan-controller-neutron",
 	} {
 		if !strings.Contains(manifest, want) {
 			t.Errorf("%q is missing in\n%s", want, manifest)

@@ -4,8 +4,11 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"path/filepath"
 
 	"coelan.io/coelan/internal/neutronserver"
@@ -61,15 +64,28 @@ func free(port uint16) string {
 		`{ echo "port %[1]d is in use: $other"; exit 1; }`, port)
 }
 
-// plantNeutron puts Neutron's database on the disk in dir. One that is there stays.
+// plantNeutron puts the database of Neutron and Octavia on the disk in dir. One that is there
+// stays.
 func (s *Sandbox) plantNeutron(ctx context.Context, dir string) error {
 	database, err := s.cache.NeutronDatabase(ctx)
 	if err != nil {
 		return err
 	}
-	return plant(filepath.Join(dir, neutronData), func(tmp string) error {
-		return artifact.CopyTree(ctx, database, tmp)
-	})
+	planted := neutronserver.Database{Dir: filepath.Join(dir, neutronData)}
+	if err := plant(planted.Dir, func(tmp string) error { return artifact.CopyTree(ctx, database, tmp) }); err != nil {
+		return err
+	}
+	return s.checkOctavia(planted)
+}
+
+// checkOctavia returns an error if there are no tables of Octavia.
+func (s Spec) checkOctavia(d neutronserver.Database) error {
+	_, err := os.Stat(d.OctaviaFiles())
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its database is of an older release, which had no Octavia: take the sandbox down with "+
+			"`coelan sandbox down --name %s`, and bring it up anew", s.Name)
+	}
+	return err
 }
 
 func (s *Sandbox) waitNeutron(ctx context.Context) error {

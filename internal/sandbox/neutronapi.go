@@ -70,24 +70,45 @@ func within(namespace *os.File, do func() error) error {
 // ensure returns the id of the resource with the attributes of key in Coelan's project. If there is
 // none it makes one, with the attributes of more as well.
 func (n neutronAPI) ensure(ctx context.Context, kind string, key, more object) (string, error) {
-	query := url.Values{}
+	if id, err := n.find(ctx, kind, key); err != nil || id != "" {
+		return id, err
+	}
 	all := object{"project_id": neutronserver.Project}
 	maps.Copy(all, key)
-	for name, value := range all {
+	maps.Copy(all, more)
+	var made map[string]resource
+	err := n.call(ctx, http.MethodPost, collection(kind), object{kind: all}, &made)
+	return made[kind].ID, err
+}
+
+// find returns the id of the resource with the attributes of key in Coelan's project; empty if
+// there is none.
+func (n neutronAPI) find(ctx context.Context, kind string, key object) (string, error) {
+	query := url.Values{"project_id": {neutronserver.Project}}
+	for name, value := range key {
 		query.Set(name, fmt.Sprint(value))
 	}
-	maps.Copy(all, more)
 	var list map[string][]resource
-	path := strings.ReplaceAll(kind, "_", "-") + "s"
-	if err := n.call(ctx, http.MethodGet, path+"?"+query.Encode(), nil, &list); err != nil {
+	if err := n.call(ctx, http.MethodGet, collection(kind)+"?"+query.Encode(), nil, &list); err != nil {
 		return "", err
 	}
 	if there := list[kind+"s"]; len(there) > 0 {
 		return there[0].ID, nil
 	}
-	var made map[string]resource
-	err := n.call(ctx, http.MethodPost, path, object{kind: all}, &made)
-	return made[kind].ID, err
+	return "", nil
+}
+
+// collection is the path of all resources of a kind.
+func collection(kind string) string { return strings.ReplaceAll(kind, "_", "-") + "s" }
+
+// route puts a subnet on a router, unless it is there.
+func (n neutronAPI) route(ctx context.Context, router, subnet string) error {
+	id, err := n.find(ctx, "port", object{"device_id": router, "fixed_ips": "subnet_id=" + subnet})
+	if err != nil || id != "" {
+		return err
+	}
+	var made resource
+	return n.call(ctx, http.MethodPut, "routers/"+router+"/add_router_interface", object{"subnet_id": subnet}, &made)
 }
 
 // bind says on which node a port is.

@@ -44,6 +44,32 @@ func TestNeutronEnsure(t *testing.T) {
 	}
 }
 
+// A subnet that is on the router stays.
+func TestNeutronRoute(t *testing.T) {
+	for ports, want := range map[string][]string{
+		`{"ports": []}`:            {"GET /ports?device_id=r&fixed_ips=subnet_id%3Ds&project_id=coelan ", `PUT /routers/r/add_router_interface {"subnet_id":"s"}`},
+		`{"ports": [{"id": "1"}]}`: {"GET /ports?device_id=r&fixed_ips=subnet_id%3Ds&project_id=coelan "},
+	} {
+		var asked []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			asked = append(asked, r.Method+" "+r.URL.String()+" "+string(body))
+			if r.Method == http.MethodGet {
+				fmt.Fprint(w, ports)
+				return
+			}
+			fmt.Fprint(w, `{"id": "r"}`)
+		}))
+		if err := (neutronAPI{url: server.URL + "/"}).route(t.Context(), "r", "s"); err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 // A port that Neutron cannot have on a node would never have a packet.
 func TestNeutronBind(t *testing.T) {
 	for answer, good := range map[string]bool{

@@ -30,6 +30,9 @@ type Sandbox struct {
 	dir      string
 	cache    artifact.Cache
 	progress *Progress
+	// octaviaSubnet is the id of the subnet of Octavia's load balancers, which a step of up finds
+	// out before Coelan is installed.
+	octaviaSubnet string
 }
 
 // Open returns the sandbox of that name.

@@ -146,7 +146,7 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 		{"nodes registered", func(ctx context.Context) error { return s.waitRegistered(ctx, s.fabricNodes()) }},
 	}
 	if s.Backend == NeutronBackend {
-		steps = append(steps, step{"Neutron", s.waitNeutron})
+		steps = append(steps, step{"Neutron", s.waitNeutron}, step{"Octavia", s.prepareOctavia})
 	}
 	if s.VMs > 0 {
 		steps = append(steps, step{"machines of OpenStack: " + strings.Join(s.VMNames(), ", "), s.bootVMs})
@@ -174,6 +174,9 @@ func (s *Sandbox) up(ctx context.Context, install Install) error {
 	}
 	if s.CNI == Coelan {
 		steps = append(steps, step{"controller ready", s.waitController})
+	}
+	if s.Backend == NeutronBackend {
+		steps = append(steps, step{"subnet of Octavia on the pods' router", s.routeOctavia})
 	}
 	for _, step := range steps {
 		if err := s.progress.Step(step.name, func() error { return step.run(ctx) }); err != nil {

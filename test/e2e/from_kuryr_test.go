@@ -163,7 +163,7 @@ spec:
 func makeInNeutron(ctx context.Context, t *testing.T, kind, attributes string) (id string) {
 	t.Helper()
 	body := fmt.Sprintf(`{%q: {"project_id": %q, %s}}`, kind, neutronserver.Project, attributes)
-	endpoint, err := openStackEndpoint(ctx)
+	endpoint, err := openStackEndpoint(ctx, neutronAPI)
 	if err != nil {
 		t.Fatal(err)
 	}

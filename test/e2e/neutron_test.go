@@ -45,15 +45,25 @@ func TestNeutron(t *testing.T) {
 	})
 }
 
-// openStackEndpoint is where Neutron is, as the control plane's node reaches it.
-func openStackEndpoint(ctx context.Context) (string, error) {
+// The ports of OpenStack's APIs.
+const (
+	neutronAPI = "9696"
+	octaviaAPI = "9876"
+)
+
+// openStackEndpoint is where an API of OpenStack is, as the control plane's node reaches it.
+func openStackEndpoint(ctx context.Context, api string) (string, error) {
 	node, err := world.Exec(ctx, control, "sh", "-c", "sed -n 's/^bind_host = //p' /etc/neutron/neutron.conf")
-	return "http://" + net.JoinHostPort(strings.TrimSpace(string(node)), "9696"), err
+	return "http://" + net.JoinHostPort(strings.TrimSpace(string(node)), api), err
 }
 
-// openStack runs OpenStack's own command on the control plane's node.
+// openStack runs OpenStack's own command on the control plane's node, about what Neutron has.
 func openStack(ctx context.Context, args ...string) ([]byte, error) {
-	endpoint, err := openStackEndpoint(ctx)
+	return openStackOf(ctx, neutronAPI, args...)
+}
+
+func openStackOf(ctx context.Context, api string, args ...string) ([]byte, error) {
+	endpoint, err := openStackEndpoint(ctx, api)
 	if err != nil {
 		return nil, err
 	}

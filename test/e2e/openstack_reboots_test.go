@@ -19,16 +19,19 @@ import (
 	"coelan.io/coelan/internal/sandbox"
 )
 
-// openStackServers are what Neutron on OVN is made of, on the control plane's node.
-var openStackServers = []string{"ovn-nb", "ovn-sb", "ovn-northd", "mariadb", "neutron-server"}
+// openStackServers are what Neutron and Octavia on OVN are made of, on the control plane's node.
+var openStackServers = []string{
+	"ovn-nb", "ovn-sb", "ovn-northd", "mariadb", "neutron-server", "octavia-driver-agent", "octavia-api",
+}
 
-// TestOpenStackReboots kills what Neutron is made of under traffic, while pods come and go:
-// BACKEND=neutron make e2e RUN='^TestOpenStackReboots$'. Running pods notice nothing, new ones
-// start, and nothing is there twice, or left over.
+// TestOpenStackReboots kills what Neutron and Octavia are made of under traffic, while pods come
+// and go: BACKEND=neutron make e2e RUN='^TestOpenStackReboots$'. Running pods lose no packet, new
+// ones start, a load balancer serves, and nothing is there twice, or left over.
 func TestOpenStackReboots(t *testing.T) {
 	if backend != sandbox.NeutronBackend {
 		t.Skip("BACKEND=neutron chooses the backend that this is about")
 	}
+	makeBalanced(within(t, 30*time.Minute), t)
 	inOrder(t, []step{
 		{"each", func(t *testing.T) {
 			underOpenStackReboots(t, func(ctx context.Context) error {
@@ -67,7 +70,13 @@ func TestOpenStackReboots(t *testing.T) {
 func underOpenStackReboots(t *testing.T, fault func(context.Context) error) {
 	ctx := within(t, 8*time.Minute)
 	awaitReadyPorts(ctx, t)
+	clients := []place{world.pod(ctx, t, "client1"), world.pod(ctx, t, "client2")}
+	address := awaitBalanced(ctx, t, clients, octaviaServers...)
 	before, err := openStackPorts(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources, err := openStackResources(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +123,13 @@ func underOpenStackReboots(t *testing.T, fault func(context.Context) error) {
 		t.Error(err)
 	}
 	tr.settle(ctx, t)
-	undisturbed(t, tr)
+	allow(t, tr.stop(t), 0) // what is killed is on none of the ways
+	if now := awaitBalanced(ctx, t, clients, octaviaServers...); now != address {
+		t.Errorf("the load balancer had the address %s, now %s", address, now)
+	}
+	if err := eventually(ctx, func() error { return sameResources(ctx, resources) }); err != nil {
+		t.Error(err)
+	}
 	world.healthy(ctx, t)
 }
 

@@ -22,8 +22,8 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// TestOctavia has a real Octavia with the provider ovn balance a Service.
-func TestOctavia(t *testing.T) {
+// TestOctaviaProvider has a real Octavia with the provider ovn balance a Service.
+func TestOctaviaProvider(t *testing.T) {
 	l := lab.New(t, lab.Options{Neutron: true})
 	w := &world{Lab: l, n1: l.Nodes[0], n2: l.Nodes[1]}
 	w.addPods(t)

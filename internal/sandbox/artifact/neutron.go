@@ -18,21 +18,25 @@ import (
 
 const neutronTimeout = 5 * time.Minute
 
-// NeutronTools are the programs of a Neutron, and of its database.
+// NeutronTools are the programs of a Neutron and an Octavia, and of their database.
 var NeutronTools = []Tool{
 	{"neutron-server", "neutron-server"},
 	{"neutron-db-manage", "neutron-common"},
+	{"octavia-api", "octavia-api"},
+	{"octavia-driver-agent", "octavia-driver-agent"},
+	{"octavia-db-manage", "octavia-common"},
 	{"mariadbd", "mariadb-server-core"},
 	{"mariadb-install-db", "mariadb-server-core"},
 	{"mariadb", "mariadb-client-core"},
 }
 
-// NeutronDatabase is a folder with the files of a MariaDB in which Neutron's tables are, which is
-// made if it is not there: Neutron's migrations take up to half a minute. Users take a copy.
+// NeutronDatabase is a folder with the files of a MariaDB that has the tables of Neutron and
+// Octavia, which is made if it is not there: the migrations take up to a minute. Users take a copy.
 func (c Cache) NeutronDatabase(ctx context.Context) (string, error) {
-	versions, err := exec.CommandContext(ctx, "dpkg-query", "--show", "python3-neutron", "mariadb-server-core").Output()
+	versions, err := exec.CommandContext(ctx, "dpkg-query", "--show",
+		"python3-neutron", "python3-octavia", "mariadb-server-core").Output()
 	if err != nil {
-		return "", fmt.Errorf("versions of Neutron and MariaDB: %w (`make deps-neutron` installs them)", err)
+		return "", fmt.Errorf("versions of Neutron, Octavia and MariaDB: %w (`make deps-neutron` installs them)", err)
 	}
 	// Without it there are no tables for BGPVPNs, which is its only error.
 	bgpvpns, _ := exec.CommandContext(ctx, "dpkg-query", "--show", "python3-networking-bgpvpn").Output()
@@ -42,7 +46,7 @@ func (c Cache) NeutronDatabase(ctx context.Context) (string, error) {
 	}
 	defer unlock()
 	name := "neutron-" + key(string(versions), string(bgpvpns), neutronserver.Database{}.Install())
-	return filepath.Join(c.Dir, name), c.make(name, "database of Neutron", func(dir string) error {
+	return filepath.Join(c.Dir, name), c.make(name, "database of Neutron and Octavia", func(dir string) error {
 		ctx, cancel := context.WithTimeout(ctx, neutronTimeout)
 		defer cancel()
 		return makeNeutronDatabase(ctx, dir)
@@ -87,11 +91,16 @@ func fillNeutronDatabase(ctx context.Context, db neutronserver.Database, state s
 	if err := waitSocket(ctx, db.Socket); err != nil {
 		return err
 	}
-	file := filepath.Join(state, "neutron.conf")
-	if err := os.WriteFile(file, []byte(db.MigrationConfiguration()), 0o600); err != nil {
+	neutron, octavia := filepath.Join(state, "neutron.conf"), filepath.Join(state, "octavia.conf")
+	if err := errors.Join(
+		os.WriteFile(neutron, []byte(db.MigrationConfiguration()), 0o600),
+		os.WriteFile(octavia, []byte(db.OctaviaMigrationConfiguration()), 0o600),
+	); err != nil {
 		return err
 	}
-	for _, args := range [][]string{db.Schema(), db.Migrate(file)} {
+	for _, args := range [][]string{
+		db.Schema(), db.Migrate(neutron), db.OctaviaSchema(), db.MigrateOctavia(octavia),
+	} {
 		if err := Run(ctx, "/", nil, args...); err != nil {
 			return err
 		}

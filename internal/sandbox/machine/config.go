@@ -118,6 +118,8 @@ type Probe struct {
 	Socket string `json:",omitempty"`
 	// URL answers GET with status 200.
 	URL string `json:",omitempty"`
+	// Files are paths of files that are all there.
+	Files []string `json:",omitempty"`
 }
 
 // Files of a machine's directory. The directories of disk are mounted over those of

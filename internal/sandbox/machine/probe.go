@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 )
@@ -25,6 +26,8 @@ func (p Probe) wait(ctx context.Context, pid int) error {
 			path = fmt.Sprintf(path, pid)
 		}
 		return retry(ctx, func() error { return connect(ctx, "unix", path) })
+	case len(p.Files) > 0:
+		return retry(ctx, func() error { return exist(p.Files) })
 	case p.URL != "":
 		client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
 			DisableKeepAlives: true,
@@ -55,6 +58,15 @@ func retry(ctx context.Context, try func() error) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func exist(files []string) error {
+	for _, f := range files {
+		if _, err := os.Stat(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func connect(ctx context.Context, network, address string) error {

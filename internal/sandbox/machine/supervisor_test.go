@@ -106,6 +106,35 @@ func TestGroupEndsWithItsComponent(t *testing.T) {
 	}
 }
 
+// Some programs take a connection that is only a look for a client.
+func TestReadyByFiles(t *testing.T) {
+	dir := t.TempDir()
+	first, socket := filepath.Join(dir, "first"), filepath.Join(dir, "socket")
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := supervise(t, Component{Name: "a", Command: []string{"sleep", "60"}, Ready: Probe{Files: []string{first, socket}}})
+	ctx, a := within(t), s.find("a")
+	if err := a.wait(ctx, Starting); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := a.wait(ctx, Ready); err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.(*net.UnixListener).SetDeadline(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := listener.Accept(); err == nil {
+		conn.Close()
+		t.Error("it was connected to")
+	}
+}
+
 // A component that cannot start differs in its state from one that is not wanted,
 // and can be stopped.
 func TestStopWhileFailing(t *testing.T) {
