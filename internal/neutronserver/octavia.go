@@ -35,8 +35,8 @@ func (o Octavia) Configuration() string { return render(octaviaConfiguration, o)
 // Sockets is a folder that has to be there: both programs find each other in it.
 func (o Octavia) Sockets() string { return filepath.Join(o.Dir, "octavia-run") }
 
-// Agent returns the command that runs the agent of the drivers with the file. Its sockets have to be
-// there before the API starts.
+// Agent returns the command that runs the agent of the drivers with the file. Its sockets have to
+// be there before the API starts.
 func (o Octavia) Agent(file string) []string { return o.command("octavia-driver-agent", file) }
 
 // API returns the command that runs the API with the file.

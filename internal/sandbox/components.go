@@ -77,6 +77,7 @@ func (s *Sandbox) nodeMachine(node string) machine.Config {
 		c.Uplink.Virtual = true
 	case s.Datapath == userland:
 		c.Uplink.Bridge = ovsBridge
+		c.Uplink.Tunnels = s.Backend.onOVN() // else the agent does it
 	}
 	if s.CNI == Bridge {
 		c.Rules = s.masqueradeRules()
@@ -112,11 +113,9 @@ func (s Spec) ovsComponents(node string) []machine.Component {
 	vswitchd := []string{
 		ovsVswitchd, "unix:" + ovsSocket,
 		"--pidfile=/run/openvswitch/ovs-vswitchd.pid", "-vconsole:info", "-vsyslog:off", "-vfile:off",
-	}
-	if !s.Backend.onOVN() {
-		// As docs/operate/install.md says: with each change of a route of the node, tunnels of the
-		// userspace datapath would lose packets.
-		vswitchd = append(vswitchd, "--disable-system-route")
+		// As docs/operate/install.md and backends.md say: with each change of a route of the node,
+		// tunnels of the userspace datapath would lose packets.
+		"--disable-system-route",
 	}
 	init := []string{
 		"ovs-vsctl", "--timeout=10", "--no-wait", "init", "--", "set", "Open_vSwitch", ".",

@@ -118,9 +118,20 @@ func TestUplinkBridgeOnlyInUserspace(t *testing.T) {
 	if got := s.nodeMachine("cp").Uplink.Bridge; got != ovsBridge {
 		t.Errorf("netdev: bridge %q", got)
 	}
+	// Tunnels of OVN have no agent that leads them.
+	if s.nodeMachine("cp").Uplink.Tunnels {
+		t.Error("the sandbox leads tunnels of the agent")
+	}
+	s.Backend = OVNBackend
+	if !s.nodeMachine("cp").Uplink.Tunnels {
+		t.Error("tunnels of OVN have no way")
+	}
 	s.Datapath = system
 	if got := s.nodeMachine("cp").Uplink.Bridge; got != "" {
 		t.Errorf("system: bridge %q", got)
+	}
+	if s.nodeMachine("cp").Uplink.Tunnels {
+		t.Error("system: tunnels are the kernel's")
 	}
 }
 

@@ -47,7 +47,7 @@ func testMachineNode(t *testing.T) {
 		if world.Sandbox, err = sandbox.Up(ctx, sandbox.Spec{Name: world.Name, VMs: 1}, sandbox.Install{}, os.Stderr); err != nil {
 			t.Fatal(err)
 		}
-		undisturbed(t, tr)
+		undisturbed(t, tr, ovsGap)
 	})
 	if t.Failed() {
 		return
@@ -321,7 +321,7 @@ func rebootMachine(t *testing.T, node string) {
 		}
 	}
 	t.Logf("all pods are ready %.1f s after the power cut", time.Since(began).Seconds())
-	undisturbed(t, tr)
+	undisturbed(t, tr, ovsGap)
 	testMachineReach(t)
 	testMachineTrunk(t)
 	world.healthy(ctx, t)

@@ -282,7 +282,7 @@ func testNeutronAway(t *testing.T) {
 	}
 	start(ctx)
 	tr.settle(ctx, t)
-	undisturbed(t, tr)
+	undisturbed(t, tr, 0)
 	removePods(ctx, t, "without1", "without2")
 	world.healthy(ctx, t)
 }
@@ -388,7 +388,7 @@ func testNeutronReboot(t *testing.T) {
 	if err := ask(ctx, t, "client2", "afterwards"); err != nil {
 		t.Error(err)
 	}
-	undisturbed(t, tr)
+	undisturbed(t, tr, 0)
 	pods := map[netip.Addr]string{}
 	for _, a := range world.pod(ctx, t, "afterwards").addresses {
 		pods[a] = "afterwards"

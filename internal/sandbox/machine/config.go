@@ -60,6 +60,9 @@ type Uplink struct {
 	// Bridge is the Open vSwitch bridge that carries the uplink and the addresses, as the userspace
 	// datapath needs for tunnels. Empty leaves them on eth1.
 	Bridge string `json:",omitempty"`
+	// Tunnels has the switch with Bridge know the way to the network of the first address. One that
+	// does not read the kernel's routes needs that for tunnels.
+	Tunnels bool `json:",omitempty"`
 	// Virtual has the wire end on another machine, by an interface that is named after this one,
 	// and not on the fabric.
 	Virtual bool `json:",omitempty"`

@@ -81,7 +81,26 @@ func (u *uplink) configure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", u.Bridge, err)
 	}
-	return u.address(link)
+	if err := u.address(link); err != nil || !u.Tunnels {
+		return err
+	}
+	return u.leadTunnels(ctx)
+}
+
+// leadTunnels adds the route of tunnels to the switch, as soon as that knows the node's address.
+func (u *uplink) leadTunnels(ctx context.Context) error {
+	args := []string{"ovs-appctl", "--timeout=10", "ovs/route/add", u.Addresses[0].Masked().String(), u.Bridge}
+	var last error
+	if err := retry(ctx, func() error {
+		out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			last = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("%v: %w; at last: %w", args, err, last)
+	}
+	return nil
 }
 
 // address sets the link up with the node's addresses and routes.
