@@ -45,9 +45,8 @@ func (o Octavia) API(file string) []string { return o.command("octavia-api", fil
 // AgentSockets are those that the agent listens on, each by a process of its own. They must not be
 // connected to only to see whether it answers: it reads without end from a client that has gone.
 func (o Octavia) AgentSockets() []string {
-	return []string{
-		filepath.Join(o.Sockets(), "status.sock"), filepath.Join(o.Sockets(), "stats.sock"), filepath.Join(o.Sockets(), "get.sock"),
-	}
+	dir := o.Sockets()
+	return []string{filepath.Join(dir, "status.sock"), filepath.Join(dir, "stats.sock"), filepath.Join(dir, "get.sock")}
 }
 
 // command returns the command that runs a program with the file, and with the folder Sockets where

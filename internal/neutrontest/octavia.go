@@ -44,7 +44,8 @@ func (s *Server) StartOctavia(ctx context.Context) (*Octavia, error) {
 		return o, err
 	}
 	for _, socket := range o.server.AgentSockets() {
-		if err := o.agent.await(ctx, func(context.Context) error { _, err := os.Stat(socket); return err }); err != nil {
+		err := o.agent.await(ctx, func(context.Context) error { _, err := os.Stat(socket); return err })
+		if err != nil {
 			return o, err
 		}
 	}

@@ -104,8 +104,8 @@ func (s *Sandbox) routeOctavia(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the controller has made no router %s: %w; see `coelan sandbox kubectl --name %s -- -n %s logs "+
-				"deployment/%s`", podRouter, ctx.Err(), s.Name, agentNamespace, controllerName)
+			return fmt.Errorf("the controller has made no router %s: %w; see `coelan sandbox kubectl --name %s -- -n %s "+
+				"logs deployment/%s`", podRouter, ctx.Err(), s.Name, agentNamespace, controllerName)
 		}
 	}
 }

@@ -38,7 +38,8 @@ var (
 	balancerNets = families[netip.Prefix]{netip.MustParsePrefix("192.168.33.192/26"),
 		netip.MustParsePrefix("fd00:192:168:33::200/119")}
 	// octaviaNets are the addresses of Octavia's load balancers, a subnet on the pods' router.
-	octaviaNets = families[netip.Prefix]{netip.MustParsePrefix("10.97.0.0/24"), netip.MustParsePrefix("fd00:10:97::/64")}
+	octaviaNets = families[netip.Prefix]{netip.MustParsePrefix("10.97.0.0/24"),
+		netip.MustParsePrefix("fd00:10:97::/64")}
 	dnsServices = families[netip.Addr]{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 	firstServes = families[netip.Addr]{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd00:10:96::1")}
 	// outside is beyond the gateway: addresses of documentation networks, where a web server and a
