@@ -96,6 +96,27 @@ func TestValues(t *testing.T) {
 		"OVN's database is a remote": {
 			values: map[string]any{"controller": map[string]any{"northbound": "192.0.2.1:6641"}}, err: "northbound",
 		},
+		"no subnets of namespaces": {values: config("mapping", "namespace"), absent: []string{"--namespace-subnets"}},
+		"subnets of namespaces": {
+			values: map[string]any{
+				"config": map[string]any{"mapping": "namespace"},
+				"controller": map[string]any{"namespaceSubnets": []any{
+					map[string]any{"pool": "10.128.0.0/14", "prefixLength": 24}, map[string]any{"pool": "fd00:128::/48", "prefixLength": 64},
+				}},
+			},
+			want: []string{"--namespace-subnets=10.128.0.0/14/24,fd00:128::/48/64\n"},
+		},
+		"subnets of namespaces without the mapping": {
+			values: map[string]any{"controller": map[string]any{"namespaceSubnets": []any{
+				map[string]any{"pool": "10.128.0.0/14", "prefixLength": 24},
+			}}}, err: "controller.namespaceSubnets is for config.mapping namespace",
+		},
+		"a pool of subnets without their length": {
+			values: map[string]any{
+				"config":     map[string]any{"mapping": "namespace"},
+				"controller": map[string]any{"namespaceSubnets": []any{map[string]any{"pool": "10.128.0.0/14"}}},
+			}, err: "prefixLength",
+		},
 		"OVN is not run": {absent: []string{"coelan.io/ovn:", "coelan-ovn"}},
 		"OVN is run": {
 			values: map[string]any{

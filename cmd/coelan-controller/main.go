@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/apiaccess"
 	"coelan.io/coelan/internal/controller"
 	"coelan.io/coelan/internal/metricsaccess"
@@ -35,7 +36,7 @@ func main() {
 
 func command() *cobra.Command {
 	options := controller.DefaultOptions()
-	var kubeconfig, apiServers, vnis, externalIPs string
+	var kubeconfig, apiServers, vnis, externalIPs, namespaceSubnets string
 	ovn, neutron := ovnFlags{}, neutronFlags{}
 	level := slog.LevelInfo
 	cmd := &cobra.Command{
@@ -62,6 +63,12 @@ func command() *cobra.Command {
 			if options.Neutron, err = neutron.options(&ovn); err != nil {
 				return err
 			}
+			if options.NamespaceSubnets, err = allocate.ParseSubnetPools(namespaceSubnets); err == nil {
+				err = options.CheckNamespaceSubnets()
+			}
+			if err != nil {
+				return fmt.Errorf("--namespace-subnets: %w", err)
+			}
 			options.Log = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return run(cmd.Context(), options, kubeconfig, apiServers)
 		},
@@ -69,6 +76,9 @@ func command() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Var(&options.Mapping, "mapping",
 		"which Network a pod joins that no Network selects: flat (the default one), or namespace (one of its namespace and node)")
+	flags.StringVar(&namespaceSubnets, "namespace-subnets", "",
+		"with --mapping namespace: pools of which each namespace has a subnet, with commas between them, at most one of each family: "+
+			"each a CIDR and the prefix length of subnets, such as 10.128.0.0/14/24; none: pods have addresses of their nodes' podCIDRs")
 	flags.StringVar(&options.MetricsBindAddress, "metrics-bind-address", options.MetricsBindAddress,
 		"serves /healthz, /readyz and /metrics; 0: nothing")
 	flags.StringVar((*string)(&options.MetricsAccess), "metrics-access", string(options.MetricsAccess),

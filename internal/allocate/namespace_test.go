@@ -15,8 +15,16 @@ import (
 )
 
 func TestNamespaceObjectsGolden(t *testing.T) {
-	translatetest.Golden(t, "testdata/namespace/*.txtar", "objects.yaml", "result", parseWorld, func(w *world) string {
-		routers, networks := NamespaceObjects(w.pods, w.namespaces, w.nodes, w.networks)
+	testNamespaceObjects(t, "testdata/namespace/*.txtar", false)
+}
+
+func TestPooledNamespaceObjectsGolden(t *testing.T) {
+	testNamespaceObjects(t, "testdata/namespacepool/*.txtar", true)
+}
+
+func testNamespaceObjects(t *testing.T, files string, pooled bool) {
+	translatetest.Golden(t, files, "objects.yaml", "result", parseWorld, func(w *world) string {
+		routers, networks := NamespaceObjects(w.pods, w.namespaces, w.nodes, w.networks, pooled)
 		var b strings.Builder
 		for _, r := range routers {
 			fmt.Fprintf(&b, "Router %s\n%s", r.Name, fields(r.Labels, r.Annotations, r.Finalizers, r.Spec))

@@ -57,14 +57,8 @@ func (a *allocator) claim(n *v1alpha1.Network, router string, p translate.Pool) 
 func (a *allocator) nodes(list []*corev1.Node) {
 	for _, n := range inOrder(list, func(*corev1.Node) int32 { return 0 }) {
 		owner := "node " + n.Name
-		cidrs := n.Spec.PodCIDRs
-		if len(cidrs) == 0 && n.Spec.PodCIDR != "" {
-			cidrs = []string{n.Spec.PodCIDR}
-		}
-		for _, text := range cidrs {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				a.nodePrefixes.Add(p.Masked(), owner)
-			}
+		for _, p := range PodCIDRs([]*corev1.Node{n}) {
+			a.nodePrefixes.Add(p, owner)
 		}
 		for _, address := range n.Status.Addresses {
 			ip, err := netip.ParseAddr(address.Address)

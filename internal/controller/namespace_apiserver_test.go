@@ -7,6 +7,7 @@ package controller_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/apitest"
+	"coelan.io/coelan/internal/controller"
 )
 
 // testTC1AndTC4 are the test cases 1, create a pod in a namespace on a node, and 4, delete it, of
@@ -267,4 +270,151 @@ func testNamespaceDeletion(t *testing.T, api *apitest.API) {
 	w.delete(pod)
 	w.objects("", "")
 	w.until(func() string { return want(!w.get(ns), "the namespace is still there") })
+}
+
+func pools(texts ...string) func(*controller.Options) {
+	return func(o *controller.Options) {
+		byNamespaceMapping(o)
+		for _, text := range texts {
+			pools, _ := allocate.ParseSubnetPools(text)
+			o.NamespaceSubnets = append(o.NamespaceSubnets, pools...)
+		}
+	}
+}
+
+// subnetsOf are those of a Network that is ready.
+func (w *world) subnetsOf(network string) string {
+	w.Helper()
+	return strings.Join(w.ready(network).Status.Subnets, " ")
+}
+
+// testNamespaceSubnets are Networks of namespaces with subnets of pools: the first pod makes one
+// for all nodes, and the last takes it away; a restart changes nothing; and what has just been
+// freed is given last.
+func testNamespaceSubnets(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	stop := w.start(pools("10.128.0.0/22/24", "fd00:128::/48/64"))
+	w.node(1)
+	w.node(2)
+	for _, name := range []string{"pool-a", "pool-b", "pool-c"} {
+		w.namespace(name, nil)
+	}
+	w.create(overlay("taken", "", "10.128.1.0/25")) // a user's, in the pool
+	w.ready("taken")
+	first := w.pod("pool-a", "p", "worker1")
+	if got := w.subnetsOf("ns-pool-a"); got != "10.128.0.0/24 fd00:128::/64" {
+		t.Errorf("subnets %s", got)
+	}
+	second := w.pod("pool-a", "q", "worker2")
+	other := w.pod("pool-b", "p", "worker2")
+	if got := w.subnetsOf("ns-pool-b"); got != "10.128.2.0/24 fd00:128:0:1::/64" {
+		t.Errorf("subnets %s", got)
+	}
+	w.objects("ns-pool-a ns-pool-b taken", "ns-pool-a ns-pool-b taken")
+	n := w.ready("ns-pool-a")
+	if n.Spec.Node != "" || n.Spec.Role != v1alpha1.Primary || n.Status.Router != "ns-pool-a" {
+		t.Errorf("network %+v %+v", n.Spec, n.Status)
+	}
+	w.delete(first)
+	stop()
+
+	w.start(pools("10.128.0.0/22/24", "fd00:128::/48/64"))
+	if now := w.ready("ns-pool-a"); now.UID != n.UID {
+		t.Errorf("the Network was made anew: %+v, was %+v", now, n)
+	}
+	w.delete(other)
+	w.objects("ns-pool-a taken", "ns-pool-a taken")
+	third := w.pod("pool-c", "p", "worker1")
+	// It is the first after a start.
+	if got := w.subnetsOf("ns-pool-c"); got != "10.128.2.0/24 fd00:128:0:1::/64" {
+		t.Errorf("subnets %s", got)
+	}
+	w.delete(third)
+	w.objects("ns-pool-a taken", "ns-pool-a taken")
+	w.pod("pool-b", "p", "worker1")
+	if got := w.subnetsOf("ns-pool-b"); got != "10.128.3.0/24 fd00:128:0:2::/64" {
+		t.Errorf("subnets %s", got)
+	}
+	w.delete(second)
+	w.objects("ns-pool-b taken", "ns-pool-b taken")
+}
+
+// testNamespaceSubnetsUsedUp are more namespaces than subnets: one waits, and says why, until
+// another one goes. A pool of a family that no node has is of no use.
+func testNamespaceSubnetsUsedUp(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	stop := w.start(pools("10.128.0.0/23/24"))
+	node := w.node(1)
+	var all []*corev1.Pod
+	for _, name := range []string{"many-a", "many-b", "many-c"} {
+		w.namespace(name, nil)
+		all = append(all, w.pod(name, "p", "worker1"))
+		if name != "many-c" {
+			w.ready("ns-" + name)
+		}
+	}
+	w.event("Namespace", "many-c", "SubnetPoolUsedUp")
+	w.objects("ns-many-a ns-many-b ns-many-c", "ns-many-a ns-many-b")
+	w.delete(all[0])
+	if got := w.subnetsOf("ns-many-c"); got != "10.128.0.0/24" {
+		t.Errorf("subnets %s", got)
+	}
+	w.objects("ns-many-b ns-many-c", "ns-many-b ns-many-c")
+	stop()
+
+	for _, p := range all[1:] {
+		w.delete(p)
+	}
+	w.delete(node)
+	w.create(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "worker4"}, Spec: corev1.NodeSpec{PodCIDR: "10.244.4.0/24", PodCIDRs: []string{"10.244.4.0/24"}},
+	})
+	w.start(pools("10.128.0.0/23/24,fd00:128::/48/64"))
+	w.namespace("many-d", nil)
+	w.pod("many-d", "p", "worker4")
+	w.event("Namespace", "many-d", "SubnetPoolUnsuitable")
+	w.objects("ns-many-d", "")
+}
+
+// testNamespaceSubnetsOnAndOff is the setting in a cluster that runs: pods stay where they are, and
+// the Networks that they are on stay with them.
+func testNamespaceSubnetsOnAndOff(t *testing.T, api *apitest.API) {
+	w := newWorld(t, api)
+	stop := w.start(byNamespaceMapping)
+	w.node(1)
+	w.namespace("turns", nil)
+	old := w.pod("turns", "old", "worker1")
+	w.podPort(old, w.ready("ns-turns-worker1").Name, "10.244.1.2")
+	stop()
+
+	stop = w.start(pools("10.128.0.0/14/24"))
+	w.ready("ns-turns")
+	former := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: "ns-turns-worker1"}}
+	w.until(func() string {
+		return want(w.get(former) && former.DeletionTimestamp != nil, "it is not being deleted")
+	})
+	now := w.pod("turns", "new", "worker1")
+	w.podPort(now, "ns-turns", "10.128.0.2")
+	w.delete(old)
+	w.objects("ns-turns", "ns-turns")
+
+	// One that a user deletes stays with its pods, and the next ones have another.
+	w.delete(w.ready("ns-turns"))
+	w.until(func() string {
+		list := &v1alpha1.NetworkList{}
+		if err := w.client.List(t.Context(), list); err != nil {
+			return err.Error()
+		}
+		return want(len(list.Items) == 2, "no second Network")
+	})
+	w.delete(now)
+	w.objects("", "")
+	w.pod("turns", "newer", "worker1")
+	newer := w.ready("ns-turns")
+	stop()
+
+	w.start(byNamespaceMapping)
+	w.ready("ns-turns-worker1")
+	w.until(func() string { return want(!w.get(newer), "it is still there") })
+	w.objects("ns-turns", "ns-turns-worker1")
 }

@@ -39,6 +39,9 @@ type Options struct {
 
 	// Mapping has to be that of the agents.
 	Mapping config.Mapping
+	// NamespaceSubnets are the pools that each namespace has the subnets of its Network of, in the
+	// mapping by namespace: at most one of each family; none: Networks are of the nodes' podCIDRs.
+	NamespaceSubnets []intent.SubnetPool
 	// ExternalIPs are the only ones that Services have, as the agents' services.externalIPs.
 	ExternalIPs []netip.Prefix
 	// VNIs to allocate from.
@@ -114,6 +117,32 @@ type OVN struct {
 	SNAT         intent.SNAT
 	PolicyMode   intent.PolicyMode
 	AuditDenied  bool
+}
+
+// serviceCIDRs are the prefixes of ClusterIPs that settings name.
+func (o Options) serviceCIDRs() []netip.Prefix {
+	switch {
+	case o.OVN != nil:
+		return o.OVN.ServiceCIDRs
+	case o.Neutron != nil:
+		return o.Neutron.ServiceCIDRs
+	}
+	return nil
+}
+
+// CheckNamespaceSubnets says why pools cannot be used with the other settings.
+func (o Options) CheckNamespaceSubnets() error {
+	if len(o.NamespaceSubnets) > 0 && o.Mapping != config.MapNamespace {
+		return fmt.Errorf("has no meaning with --mapping %s: it is for --mapping %s", o.Mapping, config.MapNamespace)
+	}
+	for _, pool := range o.NamespaceSubnets {
+		for _, p := range o.serviceCIDRs() {
+			if p.Overlaps(pool.Prefix) {
+				return fmt.Errorf("the pool %s overlaps %s of --service-cidrs: Services have addresses there", pool, p)
+			}
+		}
+	}
+	return nil
 }
 
 // DefaultSocket is where the coelan command expects the diagnostics, in the controller's container.

@@ -58,8 +58,8 @@ func setup(
 		}
 	}
 	err = networks.Setup(m, a, monitor, networks.Options{
-		Mapping: o.Mapping, VNIs: o.VNIs, UsageInterval: o.UsageInterval, Refusals: distribution.Hub,
-		RefusedInterval: o.PolicyInterval,
+		Mapping: o.Mapping, Pools: o.NamespaceSubnets, ServiceCIDRs: o.serviceCIDRs(), VNIs: o.VNIs,
+		UsageInterval: o.UsageInterval, Refusals: distribution.Hub, RefusedInterval: o.PolicyInterval,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("networks: %w", err)

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"coelan.io/coelan/internal/allocate"
+	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/intent"
 )
 
 func TestParseRange(t *testing.T) {
@@ -30,6 +33,32 @@ func TestParseRange(t *testing.T) {
 	for _, text := range []string{"", "-", "5", "5-", "-5", "1-5", "6-5", "5-16777216", "a-b", "5-6-7", "5 - 6"} {
 		if got, err := ParseRange(text); err == nil {
 			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+func TestCheckNamespaceSubnets(t *testing.T) {
+	pools, services := []string{"10.128.0.0/14", "fd00:128::/48"}, []netip.Prefix{netip.MustParsePrefix("fd00:128:0:5::/112")}
+	for _, c := range []struct {
+		name, wrong string
+		change      func(*Options)
+	}{
+		{"another mapping", "has no meaning with --mapping flat", func(o *Options) { o.Mapping = config.MapFlat }},
+		{"Services of OVN", "the pool fd00:128::/48/64 overlaps fd00:128:0:5::/112", func(o *Options) { o.OVN = &OVN{ServiceCIDRs: services} }},
+		{"Services of Neutron", "overlaps fd00:128:0:5::/112", func(o *Options) { o.Neutron = &Neutron{ServiceCIDRs: services} }},
+		{"Services elsewhere", "", func(o *Options) {
+			o.OVN = &OVN{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}
+		}},
+		{"no pools, another mapping", "", func(o *Options) { o.Mapping, o.NamespaceSubnets = config.MapFlat, nil }},
+	} {
+		o := Options{Mapping: config.MapNamespace}
+		for i, p := range pools {
+			o.NamespaceSubnets = append(o.NamespaceSubnets, intent.SubnetPool{Prefix: netip.MustParsePrefix(p), Bits: 24 + 40*i})
+		}
+		c.change(&o)
+		err := o.CheckNamespaceSubnets()
+		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.wrong)
 		}
 	}
 }

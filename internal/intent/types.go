@@ -3,6 +3,7 @@
 package intent
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -45,7 +46,18 @@ type Network struct {
 	Project string
 	// Undecided says that there is no Namespace yet which says what Project is to be.
 	Undecided bool
+	// Namespace is the one that the controller has made the Network for; empty: none.
+	Namespace string
 }
+
+// SubnetPool is a prefix that Networks of namespaces have their subnets of.
+type SubnetPool struct {
+	Prefix netip.Prefix // masked
+	Bits   int          // the prefix length of each subnet
+}
+
+// String is how settings have it, such as 10.128.0.0/14/24.
+func (p SubnetPool) String() string { return fmt.Sprintf("%s/%d", p.Prefix, p.Bits) }
 
 // Tenant is a namespace, and the project of OpenStack that it has.
 type Tenant struct {
@@ -286,7 +298,7 @@ func (n Network) equal(o Network) bool {
 		n.Router == o.Router && n.Physical == o.Physical && n.External == o.External && n.VLAN == o.VLAN &&
 		n.Leased == o.Leased && n.Relay.equal(o.Relay) && n.MTU == o.MTU && n.LogicalSwitch == o.LogicalSwitch &&
 		n.NeutronNetwork == o.NeutronNetwork && n.Kuryr == o.Kuryr && n.Project == o.Project &&
-		n.Undecided == o.Undecided && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
+		n.Undecided == o.Undecided && n.Namespace == o.Namespace && n.DNS.equal(o.DNS) && n.DHCP.equal(o.DHCP)
 }
 
 func (p Pool) equal(o Pool) bool {

@@ -192,6 +192,7 @@ func (t *networkTables) network(o *v1alpha1.Network) intent.Network {
 		NeutronNetwork: o.Annotations[v1alpha1.AnnotationNeutronNetwork],
 		Kuryr:          o.Annotations[v1alpha1.AnnotationKuryrNetwork],
 		Project:        t.project(o),
+		Namespace:      MadeFor(o),
 	}
 	t.setSubnets(&n, o)
 	if o.Spec.Type != v1alpha1.VLAN && o.Spec.Type != v1alpha1.Flat {

@@ -3,7 +3,6 @@
 package translate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,22 +19,28 @@ import (
 
 // PrimaryNetwork is the name of the Network that pods of a namespace have their first
 // interface on, on the named node: the oldest primary Network that selects the namespace, also
-// if it is not ready, because another one would be a hole; otherwise what the mapping says. A
-// namespace of which nothing is known is nil: nothing selects it. The problem is that several
-// Networks select the namespace.
+// if it is not ready, because another one would be a hole; otherwise the one that the controller
+// has made for the namespace with subnets of its own, unless that is being deleted; otherwise what
+// the mapping says. A namespace of which nothing is known is nil: nothing selects it. The problem
+// is that several Networks select the namespace.
 func PrimaryNetwork(mapping config.Mapping, namespace string, known *corev1.Namespace, node string,
 	networks []*v1alpha1.Network,
 ) (string, *Problem) {
-	var selecting []*v1alpha1.Network
+	var selecting, made []*v1alpha1.Network
 	for _, n := range networks {
-		if known != nil && n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil && onNode(n, node) &&
-			n.Name != intent.DefaultNetworkName && Selects(n.Spec.NamespaceSelector, known) {
+		switch owner := MadeFor(n); {
+		case known == nil || n.Spec.Role != v1alpha1.Primary || n.Spec.NamespaceSelector == nil || !onNode(n, node) ||
+			n.Name == intent.DefaultNetworkName:
+		case owner != "" && owner != namespace: // there may be one for each namespace
+		case !Selects(n.Spec.NamespaceSelector, known):
+		case owner == "":
 			selecting = append(selecting, n)
+		case n.DeletionTimestamp == nil:
+			made = append(made, n)
 		}
 	}
-	slices.SortFunc(selecting, func(a, b *v1alpha1.Network) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(selecting, Older)
+	slices.SortFunc(made, Older)
 	switch {
 	case len(selecting) == 1:
 		return selecting[0].Name, nil
@@ -49,10 +54,20 @@ func PrimaryNetwork(mapping config.Mapping, namespace string, known *corev1.Name
 			Text: fmt.Sprintf("several primary networks select it: %s, the oldest, has its pods; not %s",
 				selecting[0].Name, strings.Join(others, ", ")),
 		}
+	case len(made) > 0:
+		return made[0].Name, nil
 	case mapping == config.MapNamespace:
 		return names.NamespaceNetwork(namespace, node), nil
 	}
 	return intent.DefaultNetworkName, nil
+}
+
+// MadeFor is the namespace that the controller has made a Network or Router for; empty: none.
+func MadeFor(o metav1.Object) string {
+	if o.GetLabels()[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByController {
+		return ""
+	}
+	return o.GetLabels()[v1alpha1.LabelNamespace]
 }
 
 // ServiceRouter is the name of the Router of the Network that Services of a namespace are in, as a
@@ -65,15 +80,17 @@ func ServiceRouter(mapping config.Mapping, namespace string, known *corev1.Names
 		return ""
 	}
 	name, _ := PrimaryNetwork(mapping, namespace, known, node, networks)
+	own := mapping == config.MapNamespace && name == names.NamespaceNetwork(namespace, node)
+	if i := slices.IndexFunc(networks, func(n *v1alpha1.Network) bool { return n.Name == name }); i >= 0 && !own {
+		if MadeFor(networks[i]) != namespace {
+			return networks[i].Status.Router
+		}
+		own = true
+	}
 	switch {
 	case name == intent.DefaultNetworkName:
 		return intent.DefaultRouterName
-	case mapping != config.MapNamespace || name != names.NamespaceNetwork(namespace, node):
-		for _, n := range networks {
-			if n.Name == name {
-				return n.Status.Router
-			}
-		}
+	case !own:
 		return ""
 	case !exists(names.NamespaceRouter(namespace)) && known.Labels[v1alpha1.LabelIsolated] != "true":
 		// It has no pods, and so no Router: its Services lead to addresses of others, as that of

@@ -33,7 +33,7 @@ func (p *Planner) Claim(ctx context.Context, at attachment.Attachment) error {
 			other)
 	}
 	if at.FixedAddresses {
-		n, err := p.awaitNetwork(ctx, at.NetworkName)
+		n, err := p.awaitNetwork(ctx, named(at.NetworkName))
 		if err != nil {
 			return err
 		}

@@ -19,9 +19,17 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
-// on fills in what an interface gets from its Network, for which it waits.
-func (p *Planner) on(ctx context.Context, i attachment.Plan, name string) (attachment.Plan, error) {
-	n, err := p.awaitNetwork(ctx, name)
+// named is the choice of the Network of a name.
+func named(name string) func(apicache.State) string {
+	return func(apicache.State) string { return name }
+}
+
+// on fills in what an interface gets from its Network, for which it waits: the one that choose
+// names, which may be another one as Networks come and go.
+func (p *Planner) on(
+	ctx context.Context, i attachment.Plan, choose func(apicache.State) string,
+) (attachment.Plan, error) {
+	n, err := p.awaitNetwork(ctx, choose)
 	if err != nil {
 		return i, err
 	}
@@ -72,10 +80,13 @@ func (n readyNetwork) shared() bool { return n.router.Shared }
 
 // awaitNetwork waits until a Network is in effect as the view has it: what a pod gets must not be
 // from before a change that the agent has received already.
-func (p *Planner) awaitNetwork(ctx context.Context, name string) (n readyNetwork, err error) {
+func (p *Planner) awaitNetwork(
+	ctx context.Context, choose func(apicache.State) string,
+) (n readyNetwork, err error) {
 	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	s, ready := p.View.Await(ctx, func(s apicache.State) bool {
+		name := choose(s)
 		if err := p.unready(s, name); err != nil {
 			return final(err)
 		}
@@ -84,6 +95,7 @@ func (p *Planner) awaitNetwork(ctx context.Context, name string) (n readyNetwork
 		n.object = s.Networks.Get(name)
 		return ok
 	})
+	name := choose(s)
 	if err := p.unready(s, name); err != nil {
 		return n, err
 	}

@@ -243,11 +243,28 @@ func (p *Planner) primary(ctx context.Context, ask cni.Request, namespace *corev
 	if name == intent.DefaultNetworkName {
 		return onDefault(i), nil
 	}
-	i, err := p.on(ctx, i, name)
+	// The first pod of a namespace is there before the Network that the controller makes for it.
+	i, err := p.on(ctx, i, func(s apicache.State) string {
+		now, _ := translate.PrimaryNetwork(p.Mapping, ask.PodNamespace, namespace, p.Node, s.NetworkList())
+		if now == intent.DefaultNetworkName {
+			return name
+		}
+		return now
+	})
 	if err != nil {
-		return i, err
+		return i, p.explain(ask.PodNamespace, err)
 	}
 	return p.fromKuryr(ctx, ask, i)
+}
+
+// explain says of a Network that is not there where to look for the reason, if the controller is to
+// make it.
+func (p *Planner) explain(namespace string, err error) error {
+	var e *cni.PlanError
+	if errors.As(err, &e) && p.Mapping == config.MapNamespace && e.Reason == v1alpha1.ReasonNetworkNotFound {
+		e.Message += ": the controller makes the Network of namespace " + namespace + ", or an Event of the namespace says why not"
+	}
+	return err
 }
 
 // heard waits until the API was heard since the start about what decides which Network a pod is on:
@@ -349,7 +366,7 @@ func (p *Planner) secondary(ctx context.Context, i attachment.Plan, name, primar
 	if name == intent.DefaultNetworkName {
 		return onDefault(i), p.mayJoinDefault(ctx, primary)
 	}
-	i, err := p.on(ctx, i, name)
+	i, err := p.on(ctx, i, named(name))
 	if err != nil {
 		return i, err
 	}
@@ -373,7 +390,7 @@ func (p *Planner) mayJoinDefault(ctx context.Context, primary string) error {
 	if p.View.State().Networks.Get(primary) == nil {
 		return early(v1alpha1.ReasonNetworkNotFound, "network %s, which the pod is on, is not known", primary)
 	}
-	n, err := p.awaitNetwork(ctx, primary)
+	n, err := p.awaitNetwork(ctx, named(primary))
 	switch {
 	case err != nil:
 		return err
@@ -391,7 +408,7 @@ func (p *Planner) Ranges(ctx context.Context, network string, of []intent.Networ
 	if p.View.State().Networks.Get(network) == nil {
 		return nil, early(v1alpha1.ReasonNetworkNotFound, "network %s is not known any more", network)
 	}
-	n, err := p.awaitNetwork(ctx, network)
+	n, err := p.awaitNetwork(ctx, named(network))
 	if err != nil {
 		return nil, err
 	}

@@ -418,6 +418,42 @@ func TestPlanWaitsForTheNetwork(t *testing.T) {
 	}
 }
 
+// The Network with subnets that the controller makes for a namespace has another name than the one
+// of the namespace's pods on a node: a plan that waits takes it as soon as it is ready.
+func TestPlanWaitsForTheNetworkWithSubnets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, config.MapNamespace)
+		w.api.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bank", Labels: map[string]string{corev1.LabelMetadataName: "bank"}}})
+		ask, began := w.pod("bank", "p", nil), time.Now()
+		planned := make(chan error, 1)
+		go func() {
+			list, err := w.Plan(t.Context(), ask)
+			if err == nil && (list[0].NetworkName != "ns-bank" || list[0].NetworkID != 9 || !list[0].BlockSpace) {
+				err = fmt.Errorf("planned %+v", list[0])
+			}
+			planned <- err
+		}()
+		made := func(id int32, router string) *v1alpha1.Network {
+			n := network("ns-bank", id, router, v1alpha1.NetworkSpec{
+				Role: v1alpha1.Primary, NamespaceSelector: selects(corev1.LabelMetadataName, "bank"), Router: "open",
+				Subnets: subnets("10.128.0.0/24"),
+			})
+			n.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByController, v1alpha1.LabelNamespace: "bank"}
+			return n
+		}
+		synctest.Wait()
+		w.api.Add(made(0, ""))
+		synctest.Wait()
+		w.api.Add(made(9, "open"))
+		if err := <-planned; err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("waited %v for a Network of another name", waited)
+		}
+	})
+}
+
 // What a pod gets is that of the Network and Router as the agent knows them, not of an intent that
 // has yet to follow, in whichever order they change.
 func TestPlanDoesNotPrecedeIntent(t *testing.T) {
@@ -559,7 +595,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, config.MapNamespace)
 		_, err := w.Plan(t.Context(), w.pod("shop", "p", nil))
-		wantPlanError(t, err, "NetworkNotFound: network ns-shop-n1 does not exist")
+		wantPlanError(t, err, "NetworkNotFound: network ns-shop-n1 does not exist: the controller makes the "+
+			"Network of namespace shop, or an Event of the namespace says why not")
 		unready := network("ns-shop-n1", 0, "", v1alpha1.NetworkSpec{Node: "n1"})
 		unready.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: "SubnetOverlaps", Message: "with another"}}
 		w.api.Add(unready)

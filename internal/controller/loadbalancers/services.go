@@ -4,15 +4,12 @@ package loadbalancers
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,7 +97,7 @@ func (r *services) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.cidrs, err = r.serviceCIDRs(ctx); err != nil {
+	if r.cidrs, err = r.ServiceCIDRs(ctx); err != nil {
 		return err
 	}
 	r.set, r.unreported = translate.NewServiceSet(translate.ServiceView{
@@ -117,25 +114,6 @@ func (r *services) start(ctx context.Context) error {
 		r.set.SetEndpointSlice(&endpoints.Items[i])
 	}
 	return nil
-}
-
-// serviceCIDRs are the API's prefixes of ClusterIPs; older API servers do not have them.
-func (r *services) serviceCIDRs(ctx context.Context) ([]netip.Prefix, error) {
-	list := &networkingv1.ServiceCIDRList{}
-	if err := r.Live.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
-	}
-	var prefixes []netip.Prefix
-	for _, o := range list.Items {
-		for _, text := range o.Spec.CIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				prefixes = append(prefixes, p.Masked())
-			}
-		}
-	}
-	return prefixes, nil
 }
 
 // look takes what decides about external IPs.

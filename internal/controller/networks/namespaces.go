@@ -30,6 +30,7 @@ import (
 type namespaces struct {
 	*reconcile.Access
 	mapping config.Mapping
+	subnets *subnets
 }
 
 func (r *namespaces) setup(m manager.Manager, monitor *heartbeat.Monitor) error {
@@ -42,6 +43,8 @@ func (r *namespaces) setup(m manager.Manager, monitor *heartbeat.Monitor) error 
 			builder.WithPredicates(reconcile.NodeChanged())).
 		Watches(&v1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(w.namespacesOfNetwork),
 			builder.WithPredicates(reconcile.NetworkChanged())).
+		Watches(&v1alpha1.Network{}, handler.EnqueueRequestsFromMapFunc(r.subnets.waiting),
+			builder.WithPredicates(reconcile.OnlyDelete())).
 		Watches(&v1alpha1.Router{}, handler.EnqueueRequestsFromMapFunc(namespaceMadeFor)).
 		Complete(reconcile.WithHeartbeat(monitor.Loop("namespaces"), r))
 }
@@ -49,6 +52,7 @@ func (r *namespaces) setup(m manager.Manager, monitor *heartbeat.Monitor) error 
 // Reconcile is for the namespace of that name, whether it is there or not.
 func (r *namespaces) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	name := request.Name
+	r.subnets.forget(name)
 	list, err := reconcile.All(ctx, r, &corev1.PodList{}, client.InNamespace(name))
 	if err != nil {
 		return ctrl.Result{}, err
@@ -82,8 +86,11 @@ func (r *namespaces) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}); err != nil {
 		return reconcile.Requeue(err)
 	}
-	return reconcile.Requeue(reconcile.Each(ctx, unwanted(routers, reconcile.Pointers(thereRouters.Items)),
-		r.removeRouter))
+	if err := reconcile.Each(ctx, unwanted(routers, reconcile.Pointers(thereRouters.Items)),
+		r.removeRouter); err != nil {
+		return reconcile.Requeue(err)
+	}
+	return r.subnets.again(name), nil
 }
 
 // desired is what the namespace is to have: nothing if it is not there.
@@ -105,7 +112,7 @@ func (r *namespaces) desired(ctx context.Context, name string,
 		return namespace, nil, nil, err
 	}
 	routers, networks := allocate.NamespaceObjects(pods, []*corev1.Namespace{namespace}, nodes,
-		reconcile.Pointers(primaries.Items))
+		reconcile.Pointers(primaries.Items), len(r.subnets.pools) > 0)
 	return namespace, routers, networks, nil
 }
 
@@ -154,11 +161,19 @@ func (r *namespaces) ensure(ctx context.Context, namespace *corev1.Namespace, de
 		if err != nil || taken {
 			return err
 		}
-		if err := r.Create(ctx, want); err != nil {
-			return fmt.Errorf("create %s: %w", want.GetName(), err)
+		if n, ok := want.(*v1alpha1.Network); ok && n.Spec.IPAM == v1alpha1.Blocks {
+			return r.subnets.create(ctx, namespace, n)
 		}
-		return nil
+		return create(ctx, r.Access, want)
 	})
+}
+
+// create makes an object of a namespace.
+func create(ctx context.Context, a *reconcile.Access, want client.Object) error {
+	if err := a.Create(ctx, want); err != nil {
+		return fmt.Errorf("create %s: %w", want.GetName(), err)
+	}
+	return nil
 }
 
 // taken reports whether the name is that of an object that the controller has not made, which stays
@@ -166,7 +181,7 @@ func (r *namespaces) ensure(ctx context.Context, namespace *corev1.Namespace, de
 func (r *namespaces) taken(ctx context.Context, namespace *corev1.Namespace, want client.Object) (bool, error) {
 	has := want.DeepCopyObject().(client.Object)
 	there, err := r.Find(ctx, "", want.GetName(), has)
-	if err != nil || !there || reconcile.MadeFor(has) == namespace.Name {
+	if err != nil || !there || translate.MadeFor(has) == namespace.Name {
 		return false, err
 	}
 	r.Events.Eventf(namespace, corev1.EventTypeWarning, reasonNameTaken,
@@ -217,8 +232,12 @@ func unwanted[T client.Object](desired, there []T) []T {
 
 // removeNetwork deletes a Network at once if no pod is left that may be on it: only Ports of pods
 // that are gone may name it. Otherwise, as when another Network selects the namespace now, its
-// finalizer waits for the last of them.
+// finalizer waits for the last of them. So it does of one with subnets of its own, of which nodes
+// have blocks: those are free for the next Network when they are given back.
 func (r *namespaces) removeNetwork(ctx context.Context, n *v1alpha1.Network, pods []*corev1.Pod) error {
+	if n.Spec.IPAM != v1alpha1.PodCIDR {
+		return r.Remove(ctx, n)
+	}
 	for _, p := range pods {
 		if p.Spec.NodeName != n.Spec.Node || !translate.OnPodNetwork(p) {
 			continue

@@ -7,6 +7,7 @@ package networks
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,6 +23,11 @@ import (
 // Options are what the reconcilers are made with.
 type Options struct {
 	Mapping config.Mapping
+	// Pools are what each namespace has the subnets of its Network of, in the mapping by namespace;
+	// none: it has a Network on each node, of the node's podCIDRs.
+	Pools []intent.SubnetPool
+	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
+	ServiceCIDRs []netip.Prefix
 	// VNIs to allocate from.
 	VNIs allocate.Range
 	// UsageInterval is the least time between two writes of how many addresses of
@@ -45,7 +51,8 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	if err := numbering.setup(m, monitor, o); err != nil {
 		return fmt.Errorf("numbering: %w", err)
 	}
-	if err := (&namespaces{Access: a, mapping: o.Mapping}).setup(m, monitor); err != nil {
+	namespaces := &namespaces{Access: a, mapping: o.Mapping, subnets: newSubnets(a, o.Pools, o.ServiceCIDRs)}
+	if err := namespaces.setup(m, monitor); err != nil {
 		return fmt.Errorf("namespaces: %w", err)
 	}
 	claims := claims{a}

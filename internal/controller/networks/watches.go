@@ -63,7 +63,7 @@ func (w watches) namespacesOnNode(ctx context.Context, o client.Object) []ctrl.R
 		return nil
 	}
 	for _, n := range reconcile.Pointers(networks.Items) {
-		if namespace := reconcile.MadeFor(n); namespace != "" {
+		if namespace := translate.MadeFor(n); namespace != "" {
 			namespaces[namespace] = true
 		}
 	}
@@ -75,10 +75,10 @@ func (w watches) namespacesOnNode(ctx context.Context, o client.Object) []ctrl.R
 }
 
 // namespacesOfNetwork is the one that a Network, or the Router that it is in, was made for, or all
-// if it selects some.
+// if it is a user's and selects some.
 func (w watches) namespacesOfNetwork(ctx context.Context, o client.Object) []ctrl.Request {
 	n := o.(*v1alpha1.Network)
-	if n.Spec.Role != v1alpha1.Primary || n.Spec.NamespaceSelector == nil {
+	if translate.MadeFor(n) != "" || n.Spec.Role != v1alpha1.Primary || n.Spec.NamespaceSelector == nil {
 		r := &v1alpha1.Router{}
 		if there, err := w.Find(ctx, "", translate.EffectiveRouter(n), r); err == nil && there {
 			return append(namespaceMadeFor(ctx, r), namespaceMadeFor(ctx, n)...)
@@ -171,7 +171,7 @@ func namespaceOf(_ context.Context, o client.Object) []ctrl.Request {
 }
 
 func namespaceMadeFor(_ context.Context, o client.Object) []ctrl.Request {
-	if name := reconcile.MadeFor(o); name != "" {
+	if name := translate.MadeFor(o); name != "" {
 		return reconcile.RequestFor("", name)
 	}
 	return nil

@@ -5,9 +5,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,4 +107,23 @@ func (a *Access) NodeGone(ctx context.Context, name string) (bool, error) {
 		return false, err
 	}
 	return a.Gone(ctx, "", name, "", &corev1.Node{})
+}
+
+// ServiceCIDRs are the API's prefixes of ClusterIPs; older API servers do not have them.
+func (a *Access) ServiceCIDRs(ctx context.Context) ([]netip.Prefix, error) {
+	list := &networkingv1.ServiceCIDRList{}
+	if err := a.Live.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list ServiceCIDRs: %w", err)
+	}
+	var prefixes []netip.Prefix
+	for _, o := range list.Items {
+		for _, text := range o.Spec.CIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				prefixes = append(prefixes, p.Masked())
+			}
+		}
+	}
+	return prefixes, nil
 }

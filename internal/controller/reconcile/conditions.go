@@ -19,6 +19,7 @@ import (
 	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/policystream/server"
+	"coelan.io/coelan/internal/translate"
 )
 
 // IsFaster reports whether a write failed because another writer was faster.
@@ -37,7 +38,7 @@ func (a *Access) Hold(ctx context.Context, now client.Object, users []string) (g
 	before := now.DeepCopyObject().(client.Object)
 	switch {
 	case now.GetDeletionTimestamp() == nil:
-		if MadeFor(now) != "" || !controllerutil.AddFinalizer(now, v1alpha1.FinalizerInUse) {
+		if translate.MadeFor(now) != "" || !controllerutil.AddFinalizer(now, v1alpha1.FinalizerInUse) {
 			return false, nil
 		}
 	case len(users) > 0 || !controllerutil.RemoveFinalizer(now, v1alpha1.FinalizerInUse):

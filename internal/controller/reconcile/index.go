@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"coelan.io/coelan/api/v1alpha1"
+	"coelan.io/coelan/internal/translate"
 )
 
 // What objects are found by in memory.
@@ -79,8 +80,8 @@ var indexes = []index{
 	{&v1alpha1.FloatingIP{}, ByPort, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Port }},
 	{&v1alpha1.FloatingIP{}, ByService, func(o client.Object) string { return o.(*v1alpha1.FloatingIP).Spec.Service }},
 	{&corev1.Pod{}, ByNode, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
-	{&v1alpha1.Network{}, ByNamespace, MadeFor},
-	{&v1alpha1.Router{}, ByNamespace, MadeFor},
+	{&v1alpha1.Network{}, ByNamespace, madeFor},
+	{&v1alpha1.Router{}, ByNamespace, madeFor},
 	{&v1alpha1.Network{}, Selecting, func(o client.Object) string {
 		if n := o.(*v1alpha1.Network); n.Spec.Role == v1alpha1.Primary && n.Spec.NamespaceSelector != nil {
 			return "true"
@@ -89,14 +90,7 @@ var indexes = []index{
 	}},
 }
 
-// MadeFor returns the namespace that the controller has made an object for; empty: it
-// has not made it.
-func MadeFor(o client.Object) string {
-	if o.GetLabels()[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByController {
-		return ""
-	}
-	return o.GetLabels()[v1alpha1.LabelNamespace]
-}
+func madeFor(o client.Object) string { return translate.MadeFor(o) }
 
 // AddIndexes makes objects found in memory by these fields.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
