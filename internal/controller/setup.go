@@ -118,7 +118,7 @@ func setupNeutron(
 	})
 	runner, err := neutron.New(neutron.Options{
 		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
-		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Octavia: o.Neutron.Octavia,
+		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Octavia: o.Neutron.Octavia, SubnetPools: o.NamespaceSubnets,
 		Projects: slices.Collect(maps.Keys(o.Neutron.Projects)),
 		Intent:   source, Informers: m.GetCache(), Access: a,
 		Hub: distribution.Hub, Monitor: monitor,

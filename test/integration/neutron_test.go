@@ -40,7 +40,8 @@ func TestNeutron(t *testing.T) {
 		test func(*testing.T, *world)
 	}{
 		{"reach", neutronReach}, {"machine", neutronGuestOfPort}, {"machine of OpenStack", neutronMachine}, {"network of OpenStack", neutronLent},
-		{"subnet of Kuryr's", neutronSubnet}, {"named port", neutronNamed}, {"changes by hand", neutronByHand},
+		{"subnet of Kuryr's", neutronSubnet}, {"named port", neutronNamed}, {"subnet pools", neutronPools},
+		{"changes by hand", neutronByHand},
 		{"ready ports", neutronReady}, {"restarts", neutronRestarts}, {"away", neutronAway},
 		{"node of OpenStack", neutronTrunk},
 		{"node of OpenStack with a bare card", neutronBareMachine}, {"route targets", neutronTargets},

@@ -231,12 +231,35 @@ func (a *API) AddNetwork(name string, spec v1alpha1.NetworkSpec) { a.AddNetworkA
 
 // AddNetworkAs is AddNetwork with annotations.
 func (a *API) AddNetworkAs(name string, annotations map[string]string, spec v1alpha1.NetworkSpec) {
+	a.addNetwork(metav1.ObjectMeta{Name: name, Annotations: annotations}, spec)
+}
+
+// AddNetworkOf publishes the Network with subnets of its own that the controller makes for a
+// namespace, and the Router.
+func (a *API) AddNetworkOf(namespace string, router v1alpha1.RouterSpec, cidrs ...string) (name string) {
+	name = names.NamespaceRouter(namespace)
+	a.AddRouter(name, router)
+	spec := v1alpha1.NetworkSpec{
+		Role: v1alpha1.Primary, Router: name,
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+	}
+	for _, c := range cidrs {
+		spec.Subnets = append(spec.Subnets, v1alpha1.Subnet{CIDR: c})
+	}
+	a.addNetwork(metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByController, v1alpha1.LabelNamespace: namespace,
+	}}, spec)
+	return name
+}
+
+func (a *API) addNetwork(meta metav1.ObjectMeta, spec v1alpha1.NetworkSpec) {
+	name := meta.Name
 	spec.Type = v1alpha1.NetworkType(orElse(string(spec.Type), string(v1alpha1.Overlay)))
 	spec.Role = v1alpha1.NetworkRole(orElse(string(spec.Role), string(v1alpha1.Secondary)))
 	spec.IPAM = v1alpha1.IPAM(orElse(string(spec.IPAM), string(v1alpha1.Blocks)))
 	n := a.number()
 	o := &v1alpha1.Network{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec,
+		ObjectMeta: meta, Spec: spec,
 		Status: v1alpha1.NetworkStatus{ID: 1 + n, Conditions: ready()},
 	}
 	if spec.Type == v1alpha1.Overlay {

@@ -42,6 +42,8 @@ type Options struct {
 	Projects []string
 	// Spare is how many ports are ready on each node; 0: none is needed.
 	Spare int
+	// SubnetPools are what namespaces' Networks have their subnets of.
+	SubnetPools []intent.SubnetPool
 	// Northbound are the servers of OVN's northbound database that Neutron writes; without, there
 	// are no Services, and no way out of the Router default.
 	Northbound []string
@@ -212,6 +214,7 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	state := r.Intent.Intent().State()
 	options := compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
+		SubnetPools: r.SubnetPools,
 	}.With(state, have)
 	if state == r.compiled && options.Equal(r.options) {
 		return r.set

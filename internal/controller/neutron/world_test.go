@@ -56,6 +56,7 @@ type world struct {
 	made      map[string]int // calls, by method and kind
 	// brought is the newest State that Neutron is as.
 	brought *intent.State
+	pools   []intent.SubnetPool // of a controller that starts
 }
 
 type objectKey struct {
@@ -109,7 +110,7 @@ func (w *world) start() {
 	})
 	w.runner, err = New(Options{
 		Log: log, Cloud: cloud.Access{Endpoint: w.neutron.URL, Project: "p"}, Spare: reserved.NeutronSpare, Intent: w.source,
-		Informers: informers{world: w}, Access: access, Hub: nothing{}, Monitor: monitor,
+		Informers: informers{world: w}, Access: access, Hub: nothing{}, Monitor: monitor, SubnetPools: w.pools,
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -413,7 +413,7 @@ func TestComesAndGoes(t *testing.T) {
 	w.set(tenant(120, route("10.99.0.0/24", "10.90.1.1")))
 	w.done()
 	// Each kind is read, and that of the other cluster was made by a call.
-	const readings, others = 9, 1
+	const readings, others = 10, 1
 	if calls, want := w.neutron.Calls(), readings+others+tenant(120).Len(); calls != want {
 		t.Errorf("%d calls for 120 ports, want %d", calls, want)
 	}
@@ -612,7 +612,7 @@ func TestPortOfAnotherObject(t *testing.T) {
 	if want := []string{"east/Node/n1 10.90.1.2", "east/Port/shop/web-0000", "east/Port/shop/web-0002"}; !slices.Equal(w.described("ports"), want) {
 		t.Errorf("ports %v, want %v", w.described("ports"), want)
 	}
-	const readings = 9
+	const readings = 10
 	if n := w.neutron.Calls() - calls; n != readings {
 		t.Errorf("%d calls after a restart", n)
 	}

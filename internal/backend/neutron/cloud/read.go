@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -83,7 +84,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			continue
 		}
 		found, err := s.listAll(ctx, k)
-		if err != nil {
+		// Not each plugin of Neutron has pools.
+		if err != nil && !(k == resource.SubnetPool && gone(err)) {
 			return nil, err
 		}
 		for _, a := range found {
@@ -237,8 +239,19 @@ func (s *session) list(
 	return all, err
 }
 
+// prefixLengths are attributes of subnet pools that releases of Neutron write as texts or as
+// numbers.
+var prefixLengths = []string{"default_prefixlen", "min_prefixlen", "max_prefixlen"}
+
 func actual(attributes map[string]any) resource.Actual {
 	id, _ := attributes["id"].(string)
+	for _, name := range prefixLengths {
+		if text, ok := attributes[name].(string); ok {
+			if n, err := strconv.Atoi(text); err == nil {
+				attributes[name] = n
+			}
+		}
+	}
 	return resource.Actual{ID: id, Attributes: attributes}
 }
 

@@ -40,9 +40,10 @@ var collections = map[resource.Kind]collection{
 		path: "security-group-rules", singular: "security_group_rule", plural: "security_group_rules",
 		everywhere: true,
 	},
-	resource.Network: {path: "networks", singular: "network", plural: "networks", everywhere: true},
-	resource.Subnet:  {path: "subnets", singular: "subnet", plural: "subnets", everywhere: true},
-	resource.Router:  {path: "routers", singular: "router", plural: "routers"},
+	resource.Network:    {path: "networks", singular: "network", plural: "networks", everywhere: true},
+	resource.SubnetPool: {path: "subnetpools", singular: "subnetpool", plural: "subnetpools"},
+	resource.Subnet:     {path: "subnets", singular: "subnet", plural: "subnets", everywhere: true},
+	resource.Router:     {path: "routers", singular: "router", plural: "routers"},
 	resource.Interface: {
 		path: "ports", singular: "port", plural: "ports", noProject: true,
 		filter: url.Values{"device_owner": {

@@ -25,6 +25,8 @@ type Options struct {
 	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, the way
 	// out of the cluster, and what lets nodes reach their Ports (ovn/compile.Supplement).
 	Supplemented bool
+	// SubnetPools are what the controller has the subnets of namespaces' Networks of.
+	SubnetPools []intent.SubnetPool
 	// Own is the id of the cluster's own project.
 	Own string
 	// Placed says where Networks are that are to be in another one.
@@ -75,6 +77,9 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	for r := range s.Routers().All() {
 		c.router(r)
 	}
+	for _, p := range o.SubnetPools {
+		c.subnetPool(p)
+	}
 	for n := range s.Networks().All() {
 		c.network(n)
 	}
@@ -106,6 +111,11 @@ func NetworkRef(network string) resource.Ref {
 // SubnetRef is a subnet of a Network in the cluster's own project.
 func SubnetRef(network string, prefix netip.Prefix) resource.Ref {
 	return resource.Ref{Kind: resource.Subnet, Key: resource.Key("Network/"+network, prefix.String())}
+}
+
+// SubnetPoolRef is the pool of a prefix.
+func SubnetPoolRef(prefix netip.Prefix) resource.Ref {
+	return resource.Ref{Kind: resource.SubnetPool, Key: resource.Key("SubnetPool/" + prefix.String())}
 }
 
 // RouterRef is a Router.

@@ -75,6 +75,7 @@ var worlds = map[string]func(*intent.Objects){
 			intent.Network{Name: "ns-shop-n1", Router: "default"})
 		o.Ports = []intent.Port{intenttest.Port("lab", "gw", "lab", "n1", "10.30.0.5"), intenttest.Port("shop", "web", "ns-shop-n1", "n1", "10.244.1.7")}
 	},
+	"namespaces":      namespaces,
 	"targets":         targets,
 	"missing targets": targets,
 	"gateways": func(o *intent.Objects) {
@@ -121,7 +122,26 @@ func targets(o *intent.Objects) {
 }
 
 // without are the Options of worlds that other than none have.
-var without = map[string]Options{"missing targets": {BGPVPNs: resource.Extension{Missing: true}}}
+var without = map[string]Options{
+	"missing targets": {BGPVPNs: resource.Extension{Missing: true}},
+	"namespaces": {SubnetPools: []intent.SubnetPool{
+		{Prefix: prefix("10.128.0.0/14"), Bits: 24}, {Prefix: prefix("fd00:128::/48"), Bits: 64},
+	}},
+}
+
+// namespaces has Networks that the controller has made for namespaces: of its pools, in another
+// project, and of a pool that it had before; and one of a user's with a subnet of the pool.
+func namespaces(o *intent.Objects) {
+	o.Routers = append(o.Routers, intent.Router{Name: "ns-shop", ID: 2, Shared: true}, intent.Router{Name: "ns-bank", ID: 3},
+		intent.Router{Name: "ns-former", ID: 4, Shared: true})
+	o.Networks = append(o.Networks,
+		intent.Network{Name: "ns-shop", Namespace: "shop", Router: "ns-shop", Subnets: intenttest.Subnets("10.128.0.0/24", "fd00:128::/64")},
+		intent.Network{Name: "ns-bank", Namespace: "bank", Router: "ns-bank", Subnets: intenttest.Subnets("10.128.1.0/24"), Project: "q"},
+		intent.Network{Name: "ns-former", Namespace: "former", Router: "ns-former", Subnets: intenttest.Subnets("10.64.0.0/24")},
+		intent.Network{Name: "ns-former-n1", Namespace: "former", Router: "ns-former"},
+		intent.Network{Name: "lab", Router: "ns-bank", Subnets: intenttest.Subnets("10.128.2.0/24")})
+	o.Ports = []intent.Port{intenttest.Port("shop", "web", "ns-shop", "n1", "10.128.0.2", "fd00:128::2")}
+}
 
 // policies isolates the pods web and db: web takes TCP from the pods app and from outside but for a
 // prefix, and sends to its node alone; db takes what web sends to a named port. The pod ping has a
@@ -190,7 +210,7 @@ func dump(s *resource.Set) string {
 				optional = ", not made"
 			}
 			fmt.Fprintf(&b, "%s, of %s%s\n", r.Ref, r.Object, optional)
-			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept, r.Initial} {
 				for _, name := range slices.Sorted(maps.Keys(part)) {
 					value := resource.Resolve(part[name], func(r resource.Ref) (string, bool) { return "→ " + r.Key, true })
 					text, _ := json.Marshal(value)
@@ -209,7 +229,7 @@ func dump(s *resource.Set) string {
 func dangling(s *resource.Set) (list []string) {
 	for _, k := range resource.Kinds() {
 		for _, r := range s.All(k) {
-			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept} {
+			for _, part := range []resource.Attributes{r.Fixed, r.Mutable, r.Kept, r.Initial} {
 				resource.Resolve(part, func(to resource.Ref) (string, bool) {
 					if _, ok := s.Get(to); !ok || to.Kind >= k {
 						list = append(list, fmt.Sprintf("%s refers to %s", r.Ref, to))

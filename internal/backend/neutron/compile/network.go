@@ -98,6 +98,7 @@ func (c *compiler) subnet(n intent.Network, sn intent.NetworkSubnet, pool intent
 		r.Mutable["dns_nameservers"] = servers
 	}
 	c.dhcp(n, sn, &r)
+	c.pooled(n, &r, sn)
 	ref := c.set.Add(r)
 	router, ok := c.state.Routers().Get(n.Router)
 	if n.Physical != "" || !ok || !sn.Gateway.IsValid() {

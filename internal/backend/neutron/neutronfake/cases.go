@@ -28,7 +28,7 @@ type Case struct {
 }
 
 // Cases build on each other. They hold for the fake and for the real one.
-var Cases = slices.Concat(ownCases, trunkCases, bgpvpnCases, projectCases, lastCases)
+var Cases = slices.Concat(ownCases, trunkCases, bgpvpnCases, subnetPoolCases, projectCases, lastCases)
 
 var ownCases = []Case{
 	{"unknown attribute", "POST", "networks", `{"network": {"project_id": "p", "bogus": 1}}`,

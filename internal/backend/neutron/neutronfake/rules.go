@@ -37,7 +37,13 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 			class: "Subnet", singular: "subnet", plural: "subnets", attributes: object{
 				"name": "", "network_id": nil, "cidr": nil, "ip_version": nil, "gateway_ip": nil, "enable_dhcp": true,
 				"allocation_pools": []any{}, "dns_nameservers": []any{}, "ipv6_ra_mode": nil, "ipv6_address_mode": nil,
-			}, fixed: []string{"network_id", "cidr", "ip_version"}, check: (*Neutron).checkSubnet,
+				"subnetpool_id": nil,
+			}, fixed: []string{"network_id", "cidr", "ip_version", "subnetpool_id"}, check: (*Neutron).checkSubnet,
+		},
+		"subnetpools": {
+			class: "SubnetPool", singular: "subnetpool", plural: "subnetpools", attributes: object{
+				"name": "", "prefixes": []any{}, "default_prefixlen": nil, "min_prefixlen": nil, "max_prefixlen": nil,
+			}, check: (*Neutron).checkSubnetPool,
 		},
 		"ports": {
 			class: "Port", singular: "port", plural: "ports", attributes: object{
@@ -187,7 +193,7 @@ func (n *Neutron) checkSubnet(o object) *refused {
 				"for network: %v overlaps with another subnet.", text, o["network_id"])
 		}
 	}
-	return nil
+	return n.checkAllocation(o, cidr)
 }
 
 func (n *Neutron) checkPort(o object) *refused {
@@ -348,6 +354,9 @@ func (n *Neutron) unused(path string, o object) *refused {
 	}):
 		return refuse(http.StatusConflict, "SubnetInUse", "Unable to complete operation on subnet %v: One or more ports have an IP "+
 			"allocation from this subnet.", id)
+	case path == "subnetpools" && slices.ContainsFunc(n.all["subnets"], func(s object) bool { return s["subnetpool_id"] == id }):
+		return refuse(http.StatusBadRequest, "SubnetPoolDeleteError", "Unable to delete subnet pool: Subnet pool has existing "+
+			"allocations.")
 	case path == "routers" && len(n.joined(id)) > 0:
 		return refuse(http.StatusConflict, "RouterInUse", "Router %v still has ports", id)
 	case path == "security-groups" && ports(func(p object) bool { return slices.Contains(list(p["security_groups"]), id) }):

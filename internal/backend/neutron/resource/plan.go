@@ -290,6 +290,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, Call{Operation: Update, Ref: r, ID: a.ID,
 					Attributes: Attributes{"routes": []any{}}})
 			}
+		case k == SubnetPool && !still && p.allocated(a.ID):
 		case p.leaving[r] != Ref{}:
 		case lentToUs(r, a) && (p.replaced[r] || !still):
 			calls = append(calls, p.giveBack(r, a))
@@ -308,6 +309,16 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 		}
 	}
 	return calls
+}
+
+// allocated reports whether a subnet that stays is of a pool: Neutron keeps such a pool.
+func (p *planner) allocated(pool string) bool {
+	for r, a := range p.have.resources {
+		if r.Kind == Subnet && a.Attributes["subnetpool_id"] == pool && p.wanted(r) && !p.replaced[r] {
+			return true
+		}
+	}
+	return false
 }
 
 // foreignKey begins keys of rules that are in the cluster's groups and not the cluster's.

@@ -14,6 +14,7 @@ import (
 var (
 	network = Ref{Kind: Network, Key: "net"}
 	subnet  = Ref{Kind: Subnet, Key: "sub"}
+	pool    = Ref{Kind: SubnetPool, Key: "pool"}
 	router  = Ref{Kind: Router, Key: "r"}
 	routes  = Ref{Kind: Routes, Key: "r"}
 	link    = Ref{Kind: Interface, Key: "sub"}
@@ -157,6 +158,20 @@ func with(r Ref, name string, value any) func(*Inventory) {
 	}
 }
 
+// pooled has the subnet be of a pool.
+func pooled(all map[Ref]Resource) {
+	all[pool] = Resource{Fixed: Attributes{"prefixes": []any{"10.0.0.0/16"}}, Mutable: Attributes{"default_prefixlen": 24}}
+	s := all[subnet]
+	s.Initial = Attributes{"subnetpool_id": pool}
+	all[subnet] = s
+}
+
+// isPooled is what pooled has made.
+func isPooled(i *Inventory) {
+	i.Put(pool, Actual{ID: "id-pool", Attributes: Attributes{"prefixes": []any{"10.0.0.0/16"}, "default_prefixlen": 24}})
+	with(subnet, "subnetpool_id", "id-pool")(i)
+}
+
 func TestPlan(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -258,6 +273,22 @@ func TestPlan(t *testing.T) {
 			[]string{"update port of 10.0.0.2"}},
 		{"one that is to get the port that another object had with a policy", holder(false, wanted(renamed)), there(isGuarded(rule)),
 			[]string{"delete port p", "create port of 10.0.0.2", "delete security group web"}},
+		{"a subnet of a pool", wanted(pooled), NewInventory(), []string{
+			"create network net", "create subnet pool pool", "create subnet sub", "create router r", "create router interface sub",
+			"create port p", "update routes of router r routes",
+		}},
+		{"a pool of another length", wanted(pooled), there(isPooled, with(pool, "default_prefixlen", 26)),
+			[]string{"update subnet pool pool default_prefixlen"}},
+		{"a pool for a subnet that is there", wanted(pooled), there(), []string{"create subnet pool pool"}},
+		{"a pool no longer, with a subnet that stays", wanted(), there(isPooled), nil},
+		{"a pool no longer, with a subnet that is made anew", wanted(), there(isPooled, with(subnet, "cidr", "10.9.0.0/24")), []string{
+			"delete router interface sub", "delete subnet sub", "delete subnet pool pool", "create subnet sub",
+			"create router interface sub", "update port p fixed_ips",
+		}},
+		{"a pool no longer, and its subnet goes", wanted(without(network, subnet, link, port, routes)), there(isPooled), []string{
+			"update routes of router r routes", "delete port p", "delete router interface sub", "delete subnet sub",
+			"delete subnet pool pool", "delete network net",
+		}},
 		{"a port and its policy go", wanted(without(port)), there(isGuarded(rule)),
 			[]string{"delete port p", "delete security group web"}},
 	} {

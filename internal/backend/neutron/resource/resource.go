@@ -25,6 +25,7 @@ const (
 	SecurityGroup Kind = iota
 	SecurityGroupRule
 	Network
+	SubnetPool
 	Subnet
 	Router
 	Interface
@@ -48,7 +49,7 @@ func Kinds() []Kind {
 // String is how messages call the kind.
 func (k Kind) String() string {
 	return [...]string{
-		"security group", "security group rule", "network", "subnet", "router", "router interface", "port",
+		"security group", "security group rule", "network", "subnet pool", "subnet", "router", "router interface", "port",
 		"routes of router", "floating IP", "BGPVPN", "router association of BGPVPN",
 	}[k]
 }
