@@ -88,11 +88,12 @@ func TestBusyAtOnce(t *testing.T) {
 		return neutronfake.Busy
 	})
 	want := tenant(40)
+	plan := resource.Plan(want, have)
 	r := &round{
 		session: s, have: have, want: want, failed: map[resource.Ref]bool{}, outdated: func() bool { return false },
-		found: func(resource.Resource, resource.Actual) {},
+		tell: newTeller(func(resource.Resource, resource.Actual) {}, want, have, plan),
 	}
-	err = r.run(t.Context(), resource.Plan(want, have))
+	err = r.run(t.Context(), plan)
 	var away *outage
 	if n := posts.Load(); !errors.As(err, &away) || n < 1 || n > parallel {
 		t.Errorf("%d calls of a Neutron that is busy, at most %d were under way: %v", n, parallel, err)

@@ -18,7 +18,7 @@ func (s *session) call(
 	switch c.Operation {
 	case resource.Create:
 		return s.create(ctx, c.Ref, attributes, doubtful)
-	case resource.Update:
+	case resource.Update, resource.Detach:
 		return s.change(ctx, c.Ref, c.ID, attributes)
 	case resource.Delete:
 		err = s.remove(ctx, c)

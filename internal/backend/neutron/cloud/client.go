@@ -228,35 +228,7 @@ func (c *Client) waitWithout(ctx context.Context, again <-chan time.Time, known 
 		case <-c.changed:
 			if known != nil {
 				want := c.o.Want(known)
-				c.tell(want, known, resource.Plan(want, known))
-			}
-		}
-	}
-}
-
-// toldKinds are the kinds that Found is told of.
-var toldKinds = []resource.Kind{resource.Network, resource.Subnet, resource.Router, resource.Port, resource.FloatingIP}
-
-// toldOf says of which resources Found is told.
-func toldOf(r resource.Resource) bool {
-	return slices.Contains(toldKinds, r.Kind) && !(r.Kind == resource.Port && r.Spare)
-}
-
-// tell tells of what is there: of ports, those that need no call.
-func (c *Client) tell(want *resource.Set, have *resource.Inventory, calls []resource.Call) {
-	due := map[resource.Ref]bool{}
-	for _, call := range calls {
-		due[call.Ref] = true
-	}
-	for _, kind := range toldKinds {
-		for _, r := range want.All(kind) {
-			a, there := have.Get(r.Ref)
-			placed := false
-			if there {
-				a, placed = have.Placed(r, a)
-			}
-			if placed && toldOf(r) && (kind != resource.Port || !due[r.Ref]) {
-				c.o.Found(r, a)
+				newTeller(c.o.Found, want, known, resource.Plan(want, known)).all()
 			}
 		}
 	}
@@ -309,17 +281,18 @@ func (c *Client) pass(ctx context.Context, s *session, have *resource.Inventory,
 	}
 	resource.Judge(want, have, c.o.Answered)
 	calls := resource.Plan(want, have)
-	c.tell(want, have, calls)
+	tell := newTeller(c.o.Found, want, have, calls)
+	tell.all()
 	began := time.Now()
 	outdated := func() bool { return c.changed.Pending() && time.Since(began) >= c.patience }
 	r := &round{
-		session: s, have: have, want: want, found: c.o.Found, failed: map[resource.Ref]bool{}, outdated: outdated,
+		session: s, have: have, want: want, tell: tell, failed: map[resource.Ref]bool{}, outdated: outdated,
 	}
 	r.problems = missing
 	err = r.run(ctx, calls)
 	// Last, since conditions have the last problem of an object: Neutron refuses what is made in
 	// place of what is not adopted, and that is not the cause.
-	r.problems = append(r.problems, resource.NotAdopted(want, have)...)
+	r.problems = slices.Concat(r.problems, tell.exposed(), resource.NotAdopted(want, have))
 	return passed{have, r.stale, r.problems, r.left, r.made > 0}, err
 }
 

@@ -23,7 +23,7 @@ type round struct {
 	*session
 	have     *resource.Inventory
 	want     *resource.Set
-	found    func(resource.Resource, resource.Actual)
+	tell     *teller
 	outdated func() bool // something else is wanted by now, for longer than a round goes on
 	problems []resource.Problem
 	// failed are resources that could not be deleted: others of their Refs are not made yet.
@@ -233,6 +233,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	switch {
 	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
 		r.have.Remove(a.Ref, a.ID)
+		r.freed(a.Call)
 		r.attempt.freed(quotaOf(a.Call))
 		switch a.Ref.Kind {
 		case resource.Router:
@@ -243,10 +244,12 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	case a.err == nil:
 		r.have.Remove(a.Was, a.ID)
 		r.set(a.Ref, a.actual)
+		r.freed(a.Call)
 	case !errors.As(a.err, &refused):
 		// What may have been made is looked for before it is made again. What may have been given
-		// back may be wanted again.
-		r.stale = r.stale || a.GivesBack
+		// back may be wanted again, and a floating IP may lead elsewhere.
+		r.stale = r.stale || a.GivesBack || a.Ref.Kind == resource.FloatingIP
+		r.mayLead(a.Call)
 		return a.err
 	case refused.gone && a.Operation != resource.Delete && r.lookAgain(a.Ref):
 		r.left = true // it, or what it refers to, is gone: the next round makes it
@@ -257,6 +260,10 @@ func (r *round) finish(ctx context.Context, a answer) error {
 			r.lookAgain(a.Ref)
 		}
 		r.failed[a.Ref] = r.failed[a.Ref] || a.Operation == resource.Delete
+		if refused.uncertain {
+			r.mayLead(a.Call)
+		}
+		r.expose(a.Frees)
 		r.refuse(a.Call, refused)
 	}
 	r.made++
@@ -264,6 +271,32 @@ func (r *round) finish(ctx context.Context, a answer) error {
 		return r.strip(ctx, a.actual)
 	}
 	return nil
+}
+
+// freed notes what a call has freed.
+func (r *round) freed(c resource.Call) {
+	if c.Frees != "" {
+		r.tell.freed(c.Frees)
+	}
+}
+
+// mayLead notes that a call of which it is not known what it has done may have a floating IP lead
+// to a port.
+func (r *round) mayLead(c resource.Call) {
+	if attributes, missing := r.resolve(c.Attributes); c.Ref.Kind == resource.FloatingIP && missing == nil {
+		port, _ := attributes["port_id"].(string)
+		r.expose(port)
+	}
+}
+
+// expose notes that a floating IP leads to a port, whatever is wanted. If an object waits for the
+// port, the next round makes another one.
+func (r *round) expose(port string) {
+	if port != "" {
+		r.have.Expose(port)
+		_, waits := r.tell.withheld[port]
+		r.left = r.left || waits
+	}
 }
 
 // refuse says what Neutron refuses.
@@ -301,16 +334,7 @@ func (r *round) set(ref resource.Ref, a resource.Actual) {
 	case resource.Router:
 		r.have.Set(resource.Ref{Kind: resource.Routes, Key: ref.Key}, routesOf(a))
 	}
-	r.tell(ref, a)
-}
-
-// tell tells of a resource that is as it is wanted, if it is one that is told of.
-func (r *round) tell(ref resource.Ref, a resource.Actual) {
-	wanted, ok := r.want.Get(ref)
-	a, placed := r.have.Placed(wanted, a)
-	if ok && placed && toldOf(wanted) {
-		r.found(wanted, a)
-	}
+	r.tell.of(ref)
 }
 
 // strip deletes the rules that Neutron gives a new security group, which let everything out. Those

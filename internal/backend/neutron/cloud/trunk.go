@@ -211,9 +211,7 @@ func (r *round) inOneCall(ctx context.Context, calls []resource.Call) error {
 		}
 		r.have.SetSubport(c.ID, resource.Subport{Trunk: c.Trunk, VLAN: at[i]})
 		r.last[c.Trunk] = at[i]
-		if a, there := r.have.Get(c.Ref); there {
-			r.tell(c.Ref, a)
-		}
+		r.tell.of(c.Ref)
 	}
 	return nil
 }

@@ -90,8 +90,8 @@ func (p *planner) detach(r Resource, a Actual, changes Attributes) Owed {
 // Neutron does not take for one of its own: people of a project can write any description.
 func (p *planner) giveBack(r Ref, a Actual) Call {
 	if r.Kind == FloatingIP {
-		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{
-			"description": "", "port_id": nil,
+		return Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Frees: leadsTo(r, a), Attributes: Attributes{
+			"description": "", portID: nil,
 		}}
 	}
 	c := Call{Operation: Update, Ref: r, ID: a.ID, GivesBack: true, Attributes: Attributes{

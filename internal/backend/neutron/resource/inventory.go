@@ -32,6 +32,7 @@ type Inventory struct {
 	// trunks are by the names of nodes, subports by the ids of ports.
 	trunks   map[string]Trunk
 	subports map[string]Subport
+	exposed  map[string]bool // see Expose
 	// BGPVPNs says whether Neutron has them.
 	BGPVPNs Extension
 }
@@ -52,6 +53,7 @@ func NewInventory() *Inventory {
 	return &Inventory{
 		resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{},
 		trunks: map[string]Trunk{}, subports: map[string]Subport{}, looked: map[Ref]offer{},
+		exposed: map[string]bool{},
 	}
 }
 

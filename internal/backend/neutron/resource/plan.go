@@ -15,8 +15,9 @@ const (
 	Create Operation = iota
 	Update
 	Delete
-	Join  // put a port on a trunk
-	Leave // take a port off one
+	Join   // put a port on a trunk
+	Leave  // take a port off one
+	Detach // have a floating IP lead to no port
 )
 
 // Call is one call of Neutron's API.
@@ -38,6 +39,8 @@ type Call struct {
 	Trunk  string // the id of that of a Join or a Leave
 	// GivesBack says that an Update leaves a resource to the program that has made it.
 	GivesBack bool
+	// Frees is the id of the port that a floating IP leads to before the call, and not after it.
+	Frees string
 	// Owed is what the description then says.
 	Owed
 }
@@ -63,6 +66,8 @@ type planner struct {
 	// by its id.
 	adopted  map[Ref]Actual
 	adopters map[string]Ref
+	// awaited are the ids of ports that objects are about to get: see Set.Held.
+	awaited map[string]bool
 }
 
 // Plan returns the calls that make what there is what is wanted, in an order in which each can
@@ -75,7 +80,8 @@ type planner struct {
 // namespace that change again and again there are ever more: neither ports nor rules of others wait
 // for all of them. Nor do they for ready ports that are made anew, of which there can be as many.
 // Spare resources are made after all that. Ports are put on their trunks as soon as they are as
-// wanted, and are taken off them before all else.
+// wanted, and are taken off them before all else. A floating IP that is to lead elsewhere first
+// leads nowhere if an object is about to get the port.
 func Plan(want *Set, have *Inventory) []Call {
 	p := newPlanner(want, have)
 	p.adopt()
@@ -89,6 +95,7 @@ func Plan(want *Set, have *Inventory) []Call {
 				p.replaced[r.Ref] = true
 			} else if there {
 				p.ids[a.ID] = true
+				p.awaited[a.ID] = !p.want.Holds(r, a)
 			}
 		}
 	}
@@ -130,7 +137,7 @@ func newPlanner(want *Set, have *Inventory) *planner {
 	p := &planner{
 		want: want, have: have, replaced: map[Ref]bool{}, ids: map[string]bool{},
 		renamed: map[Ref]Ref{}, leaving: map[Ref]Ref{}, looser: map[string]bool{}, adopted: map[Ref]Actual{},
-		adopters: map[string]Ref{},
+		adopters: map[string]Ref{}, awaited: map[string]bool{},
 	}
 	for r, a := range have.resources {
 		if r.Kind == SecurityGroupRule && !p.wanted(r) {
@@ -180,12 +187,12 @@ func (p *planner) stale(r Resource, a Actual) bool {
 }
 
 // anothers says whether a port is still as another object needed it, or as its own policies were
-// before: see Set.Held. Those that other systems have made are of the same object, and those that
-// are borrowed are not ours to make.
+// before (see Set.Held), or is Exposed. Those that other systems have made are of the same object,
+// and those that are borrowed are not ours to make.
 func (p *planner) anothers(r Resource, a Actual) bool {
 	_, adopts := p.adopted[r.Ref]
-	return !adopts && !borrowed(r.Ref) && r.Holder != "" && p.want.Held != nil && !p.want.Held(r, a) &&
-		(len(p.differing(r.Mutable, a)) > 0 || p.looserThanWanted(a))
+	return !adopts && !borrowed(r.Ref) && !p.want.Holds(r, a) &&
+		(len(p.differing(r.Mutable, a)) > 0 || p.looserThanWanted(a) || p.have.Exposed(a.ID))
 }
 
 // looserThanWanted says whether a port has a group that lets through what it is not to.
@@ -296,7 +303,10 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 			calls = append(calls, p.giveBack(r, a))
 		case p.replaced[r], !still && k != SecurityGroup && (k != SecurityGroupRule || foreign(r)):
 			calls = append(calls, Call{Operation: Delete, Ref: r, Object: wanted.Object, ID: a.ID,
-				Attributes: a.Attributes})
+				Attributes: a.Attributes, Frees: leadsTo(r, a)})
+		case p.awaited[p.strays(wanted, a)]:
+			calls = append(calls, Call{Operation: Detach, Ref: r, Object: wanted.Object, ID: a.ID,
+				Attributes: Attributes{portID: nil}, Frees: leadsTo(r, a)})
 		}
 	}
 	for _, r := range sortedRefs(p.have.surplus, k) {
@@ -305,7 +315,7 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, p.giveBack(r, a))
 				continue
 			}
-			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes})
+			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes, Frees: leadsTo(r, a)})
 		}
 	}
 	return calls
@@ -356,12 +366,19 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 		unbind(r, a, changes)
 		was := p.renamed[r.Ref]
 		_, adopts := p.adopted[r.Ref]
+		from := p.strays(r, a)
+		if p.awaited[from] && !adopts { // it leads nowhere by now
+			from = ""
+			if r.Mutable[portID] == nil {
+				delete(changes, portID)
+			}
+		}
 		if len(changes) == 0 && was == (Ref{}) && !adopts {
 			return calls
 		}
 		return append(calls, Call{
 			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was, Adopts: adopts,
-			Owed: owed,
+			Owed: owed, Frees: from,
 		})
 	}
 	if r.Kind == Routes { // they are there as soon as their router is

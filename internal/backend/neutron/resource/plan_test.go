@@ -96,6 +96,23 @@ func floating(all map[Ref]Resource) {
 	all[Ref{Kind: FloatingIP, Key: "f"}] = Resource{Mutable: Attributes{"port_id": Ref{Kind: Port, Key: "of 10.0.0.2"}}}
 }
 
+// floatingTo is a floating IP that is to lead to a port; nil: to none.
+func floatingTo(port any) func(map[Ref]Resource) {
+	return func(all map[Ref]Resource) {
+		all[Ref{Kind: FloatingIP, Key: "f"}] = Resource{Mutable: Attributes{"port_id": port}}
+	}
+}
+
+// leadingTo is one that leads to a port.
+func leadingTo(port string) func(*Inventory) {
+	return func(i *Inventory) {
+		i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{ID: "id-f", Attributes: Attributes{"port_id": port}})
+	}
+}
+
+// exposed has a floating IP lead to the port, whatever is wanted.
+func exposed(i *Inventory) { i.Expose("id-p") }
+
 // spare has the port be for a pod that may come. It keeps the groups that it has.
 func spare(optional bool) func(map[Ref]Resource) {
 	return func(all map[Ref]Resource) {
@@ -259,6 +276,23 @@ func TestPlan(t *testing.T) {
 		{"a port for another object, and a floating IP", wanted(renamed, floating), there(func(i *Inventory) {
 			i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{ID: "id-f", Attributes: Attributes{"port_id": "id-p"}})
 		}), []string{"update port of 10.0.0.2"}},
+		{"a floating IP of the object before", holder(false, wanted()), there(leadingTo("id-p")), []string{"delete floating IP f"}},
+		{"a floating IP of the object before that is to lead nowhere", holder(false, wanted(floatingTo(nil))), there(leadingTo("id-p")),
+			[]string{"detach floating IP f"}},
+		{"a floating IP of the object before that follows it", holder(false, wanted(floatingTo(Ref{Kind: Port, Key: "other"}))),
+			there(leadingTo("id-p")), []string{"detach floating IP f", "update floating IP f port_id"}},
+		{"a floating IP of one that is to get the port", holder(false, wanted(floatingTo(port))), there(leadingTo("id-p")), nil},
+		{"a floating IP that was of one that has the port", holder(true, wanted(floatingTo(nil))), there(leadingTo("id-p")),
+			[]string{"update floating IP f port_id"}},
+		{"a floating IP that is there twice", holder(false, wanted(floatingTo(port))),
+			there(leadingTo("id-p"), func(i *Inventory) {
+				i.Put(Ref{Kind: FloatingIP, Key: "f"}, Actual{ID: "later", Attributes: Attributes{"port_id": "id-p", "created_at": "2026"}})
+			}), []string{"delete floating IP f"}},
+		{"one that is to get a port which a floating IP cannot leave", holder(false, wanted(floatingTo(nil))),
+			there(leadingTo("id-p"), exposed), []string{"delete port p", "create port p", "update floating IP f port_id"}},
+		{"one that is to get a port of another name which a floating IP cannot leave", holder(false, wanted(renamed)),
+			there(exposed), []string{"delete port p", "create port of 10.0.0.2"}},
+		{"one that has a port which a floating IP cannot leave", holder(true, wanted()), there(exposed), nil},
 		{"a policy for one that has the port", holder(true, wanted(guarded(rule))), there(),
 			[]string{"create security group web", "create security group rule web tcp 80", "update port p security_groups"}},
 		{"a policy for one that is to get the port", holder(false, wanted(guarded(rule))), there(), []string{
@@ -295,7 +329,7 @@ func TestPlan(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
 			for _, c := range Plan(tc.want, tc.have) {
-				text := fmt.Sprint([]string{"create", "update", "delete"}[c.Operation], " ", c.Ref)
+				text := fmt.Sprint([]string{"create", "update", "delete", "join", "leave", "detach"}[c.Operation], " ", c.Ref)
 				if c.Operation == Update {
 					for name := range c.Attributes {
 						text += " " + name

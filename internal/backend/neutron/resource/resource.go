@@ -184,6 +184,11 @@ func (s *Set) Problem(object, reason, message string) {
 	s.Problems = append(s.Problems, Problem{object, reason, message})
 }
 
+// Holds reports whether the Holder of a port may have plugged it already.
+func (s *Set) Holds(r Resource, a Actual) bool {
+	return s.Held == nil || r.Holder == "" || s.Held(r, a)
+}
+
 // Asks notes that an object asks for something in a project; empty: the cluster's own.
 func (s *Set) Asks(object, project string) {
 	if project != "" {
