@@ -44,7 +44,7 @@ func TestBadInterfaces(t *testing.T) {
 		"no namespace":    {"PUT", to("vm"), entry("vm", port), 400, "invalid-value", "NAMESPACE:NAME"},
 		"slash":           {"PUT", to("a%3Ab%2Fc"), entry("a:b/c", port), 400, "invalid-value", "no name of an object"},
 		"no Port":         {"PUT", to("a%3Anone"), entry("a:none", port), 400, "invalid-value", "make it first"},
-		"a pod's":         {"PUT", to("a%3Apod"), entry("a:pod", port), 501, "operation-not-supported", "one of a pod"},
+		"a pod's":         {"PUT", to("a%3Apod"), entry("a:pod", port), 501, "operation-not-supported", "for what is plugged"},
 		"switched off":    {"PUT", to("a%3Avm"), entry("a:vm", port+`,"enabled":false`), 501, "operation-not-supported", "enabled"},
 		"another mode":    {"PUT", to("a%3Avm"), entry("a:vm", port+`,"odl-interface:l2vlan-mode":"access"`), 501, "operation-not-supported", "l2vlan-mode"},
 		"no mode":         {"PUT", to("a%3Avm"), entry("a:vm", port+`,"odl-interface:l2vlan-mode":"x"`), 400, "invalid-value", "interface"},

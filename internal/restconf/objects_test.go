@@ -199,7 +199,7 @@ func TestObjectsState(t *testing.T) {
 		`{"coelan:port":[{"namespace":"a","name":"web-0.eth0","network":"red","mac":"0a:00:00:00:00:01",
 			"pod":{"name":"web-0","uid":"1","interface":"eth0"},"status":{"phase":"bound","bound-time":"`+when+`"}}]}`)
 	s.do("PUT", "/restconf/data/coelan:ports/port=a,web-0.eth0", `{"coelan:port":[{"namespace":"a","name":"web-0.eth0","network":"red"}]}`).
-		refuses(t, 501, "operation-not-supported", "for a pod")
+		refuses(t, 501, "operation-not-supported", "for what is plugged")
 	s.do("DELETE", "/restconf/data/coelan:networks/network=red", "").refuses(t, 409, "in-use", "a/web-0.eth0")
 	s.want(204, "PUT", "/restconf/data/coelan:ports", `{"coelan:ports":{}}`)
 	if s.api.world.Ports[pod] == nil {
@@ -211,6 +211,39 @@ func TestObjectsState(t *testing.T) {
 	s.same(s.want(200, "GET", "/restconf/data/coelan:address-blocks", "").body,
 		`{"coelan:address-blocks":{"address-block":[{"name":"red-1","network":"red","cidr":"10.10.0.16/28","node":"worker1","status":{"used":3}}]}}`)
 	s.do("DELETE", "/restconf/data/coelan:address-blocks/address-block=red-1", "").refuses(t, 405, "operation-not-supported", "address-block")
+}
+
+// TestPortOfAMachine has a Port that an agent has made for a machine which names none: it is state,
+// and no view of it lets clients change or remove it.
+func TestPortOfAMachine(t *testing.T) {
+	s := newSite(t)
+	s.want(201, "PUT", "/restconf/data/coelan:networks/network=red", `{"coelan:network":[{"name":"red"}]}`)
+	const uid = "11111111-2222-3333-4444-555555555555"
+	key := types.NamespacedName{Namespace: "a", Name: "vm"}
+	s.api.world.Ports[key] = &v1alpha1.Port{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "vm", UID: uid},
+		Spec:       v1alpha1.PortSpec{Network: "red", MAC: "0a:00:00:00:00:01", Node: "worker1", Dynamic: true},
+	}
+	for path, body := range map[string]string{
+		"coelan:ports/port=a,vm":                      `{"coelan:port":[{"namespace":"a","name":"vm","network":"red"}]}`,
+		"elan:elan-interfaces/elan-interface=a%3Avm":  `{"elan:elan-interface":[{"name":"a:vm","elan-instance-name":"red"}]}`,
+		"l3vpn:vpn-interfaces/vpn-interface=a%3Avm":   `{"l3vpn:vpn-interface":[{"name":"a:vm"}]}`,
+		"ietf-interfaces:interfaces/interface=a%3Avm": `{"ietf-interfaces:interface":[{"name":"a:vm","type":"iana-if-type:l2vlan"}]}`,
+	} {
+		s.want(404, "GET", "/restconf/data/"+path, "")
+		s.want(200, "GET", "/restconf/ds/ietf-datastores:operational/"+path, "")
+		s.do("PUT", "/restconf/data/"+path, body).refuses(t, 501, "operation-not-supported", "for what is plugged")
+		if got := s.do("DELETE", "/restconf/data/"+path, ""); got.code < 400 {
+			t.Errorf("DELETE %s: %d", path, got.code)
+		}
+	}
+	s.want(404, "DELETE", "/restconf/data/pod:coe/pods="+uid, "")
+	for _, all := range []string{"coelan:ports", "elan:elan-interfaces"} {
+		s.want(204, "PUT", "/restconf/data/"+all, `{"`+all+`":{}}`)
+	}
+	if s.api.world.Ports[key] == nil {
+		t.Error("the Port was removed")
+	}
 }
 
 // TestObjectsBothWays has an object that kubectl wrote: a MAC in other letters is the same.

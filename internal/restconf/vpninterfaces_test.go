@@ -61,7 +61,7 @@ func TestBadVPNInterfaces(t *testing.T) {
 		"name with a slash":         {"PUT", vpnInterfacesPath + "/vpn-interface=a%3Ab%2Fc", `{"l3vpn:vpn-interface":[{"name":"a:b/c"}]}`, 400, "invalid-value", "no name of an object"},
 		"name with a space":         {"PUT", vpnInterfacesPath + "/vpn-interface=a%3Ab%20c", `{"l3vpn:vpn-interface":[{"name":"a:b c"}]}`, 400, "invalid-value", "no name of an object"},
 		"no Port":                   {"PUT", to("none"), `{"l3vpn:vpn-interface":[{"name":"a:none"}]}`, 400, "invalid-value", "there is no Port a/none: make it first"},
-		"a pod's":                   {"PUT", to("pod"), `{"l3vpn:vpn-interface":[{"name":"a:pod"}]}`, 501, "operation-not-supported", "one of a pod"},
+		"a pod's":                   {"PUT", to("pod"), `{"l3vpn:vpn-interface":[{"name":"a:pod"}]}`, 501, "operation-not-supported", "for what is plugged"},
 		"unknown node":              {"PUT", to("vm"), vpnInterfaceOf("a:vm", `"color":"red"`), 400, "unknown-element", "color"},
 		"a Router's own":            {"PUT", to("vm"), vpnInterfaceOf("a:vm", `"router-interface":true`), 501, "operation-not-supported", "router-interface"},
 		"two instances":             {"PUT", to("vm"), vpnInterfaceOf("a:vm", `"vpn-instance-names":[{"vpn-name":"red"},{"vpn-name":"blue"}]`), 501, "operation-not-supported", "one Router"},

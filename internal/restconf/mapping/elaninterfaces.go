@@ -41,12 +41,12 @@ func elanInterfaces() *List {
 	}
 }
 
-// sortedPorts are the Ports that are not being deleted, in the order of their names; those of
-// pods only if asked for.
-func sortedPorts(w *World, ofPods bool) []*v1alpha1.Port {
+// sortedPorts are the Ports that are not being deleted, in the order of their names; those that
+// agents make only if asked for.
+func sortedPorts(w *World, ofAgents bool) []*v1alpha1.Port {
 	var list []*v1alpha1.Port
 	for _, p := range w.Ports {
-		if alive(p) && (ofPods || p.Spec.Pod == nil) {
+		if alive(p) && (ofAgents || !p.Spec.ByAgent()) {
 			list = append(list, p)
 		}
 	}
@@ -124,8 +124,8 @@ func writeInterface(w *World, e *elanInterface) error {
 		p = &v1alpha1.Port{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	case !alive(p):
 		return datatree.Fail(datatree.InUse, "name", fmt.Sprintf("the Port %s is being deleted", key))
-	case p.Spec.Pod != nil:
-		return unsupported("name", fmt.Sprintf("the Port %s is one of a pod, which Kubernetes makes", key))
+	case p.Spec.ByAgent():
+		return madeByAgent(key)
 	}
 	shown := showInterface(w, p, false)
 	p = p.DeepCopy()
@@ -164,14 +164,20 @@ func removeInterface(w *World, name string) error {
 	switch {
 	case p == nil || !alive(p):
 		return datatree.NotFound("name")
-	case p.Spec.Pod != nil:
-		return unsupported("name", fmt.Sprintf("the Port %s is one of a pod, which Kubernetes removes", key))
+	case p.Spec.ByAgent():
+		return madeByAgent(key)
 	}
 	if err := usedByRoutes(w, p, "name"); err != nil {
 		return err
 	}
 	delete(w.Ports, key)
 	return nil
+}
+
+// madeByAgent refuses to change a Port that an agent makes for a pod, or for a machine that names
+// no Port, and removes when that is gone.
+func madeByAgent(key types.NamespacedName) error {
+	return unsupported("name", fmt.Sprintf("Coelan makes and removes the Port %s, for what is plugged", key))
 }
 
 // usedByRoutes returns an error for a Port that routes of its Router lead to.

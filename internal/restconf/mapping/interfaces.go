@@ -140,8 +140,8 @@ func writePortInterface(w *World, e *interfaceEntry) error {
 		return invalid("name", fmt.Sprintf("there is no Port %s: make it first, as elan-interface %s", key, name))
 	case !alive(p):
 		return datatree.Fail(datatree.InUse, "name", fmt.Sprintf("the Port %s is being deleted", key))
-	case p.Spec.Pod != nil:
-		return unsupported("name", fmt.Sprintf("the Port %s is one of a pod, which Kubernetes makes", key))
+	case p.Spec.ByAgent():
+		return madeByAgent(key)
 	case e.Enabled != nil && !*e.Enabled:
 		return unsupported("enabled", "is false: a Port works as long as it is there, delete elan-interface "+name)
 	case e.L2VlanMode != vlanMode(0) && e.L2VlanMode != trunkMode:

@@ -60,7 +60,7 @@ var kinds = []kind{
 		entry:   func() ygot.GoStruct { return &yangmodel.Coelan_Ports_Port{} },
 		guards:  []Resource{Routers, Networks},
 		inUse:   func(w *World, o client.Object) error { return usedByRoutes(w, o.(*v1alpha1.Port), "name") },
-		made:    func(o client.Object) bool { return o.(*v1alpha1.Port).Spec.Pod != nil },
+		made:    func(o client.Object) bool { return o.(*v1alpha1.Port).Spec.ByAgent() },
 	},
 	{
 		container: "address-blocks", list: "address-block", resource: Blocks, fixed: true,
@@ -194,7 +194,7 @@ func (k kind) edit(w *World, n *datatree.Node, entry map[string]any) error {
 	case !alive(o):
 		return datatree.Fail(datatree.InUse, "name", fmt.Sprintf("the object %s is being deleted", key))
 	case k.made != nil && k.made(o):
-		return unsupported("name", fmt.Sprintf("%s is made by Coelan, for a pod", key))
+		return unsupported("name", fmt.Sprintf("%s is made by Coelan, for what is plugged", key))
 	default:
 		o = o.DeepCopyObject().(client.Object)
 	}
@@ -228,7 +228,7 @@ func (k kind) remove(w *World, key string) error {
 		return datatree.NotFound("name")
 	}
 	if k.made != nil && k.made(o) {
-		return unsupported("name", fmt.Sprintf("%s is made by Coelan, for a pod", at))
+		return unsupported("name", fmt.Sprintf("%s is made by Coelan, for what is plugged", at))
 	}
 	if k.inUse != nil {
 		if err := k.inUse(w, o); err != nil {

@@ -313,7 +313,7 @@ func checkPod(p *corev1.Pod, e *podEntry) error {
 func removePod(w *World, uid string) error {
 	found := false
 	for key, p := range w.Ports {
-		if p.Spec.Pod == nil && alive(p) && podUID(p) == uid {
+		if !p.Spec.ByAgent() && alive(p) && podUID(p) == uid {
 			if err := usedByRoutes(w, p, "uid"); err != nil {
 				return err
 			}

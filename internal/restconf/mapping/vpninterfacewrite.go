@@ -28,8 +28,8 @@ func writeVPNInterface(w *World, e *vpnInterface) error {
 		return invalid("name", fmt.Sprintf("there is no Port %s: make it first, as elan-interface %s", key, text(e.Name)))
 	case !alive(p):
 		return datatree.Fail(datatree.InUse, "name", fmt.Sprintf("the Port %s is being deleted", key))
-	case p.Spec.Pod != nil:
-		return unsupported("name", fmt.Sprintf("the Port %s is one of a pod, which Kubernetes makes", key))
+	case p.Spec.ByAgent():
+		return madeByAgent(key)
 	}
 	if err := checkMembership(w, p, e); err != nil {
 		return err
