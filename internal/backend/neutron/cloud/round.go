@@ -83,12 +83,16 @@ func (r *round) over() bool { return r.made > 0 && r.outdated() }
 // first are the calls of this round, and whether there are more to make. Those that a round before
 // this one has made in vain do not keep others from being made.
 func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
-	made := 0
+	made, as := 0, 0 // calls, and rules of the last one
 	for _, c := range calls {
 		if r.inVain(c) || c.Spare && r.refusedBefore(c) {
 			continue
 		}
-		first := len(now) == 0 || !newRule(c) || !alike(c, now[len(now)-1])
+		as++
+		first := len(now) == 0 || !newRule(c) || !alike(c, now[len(now)-1]) || as > resource.RulesOfCall
+		if first {
+			as = 1
+		}
 		if made == maxCalls && first {
 			return now, true
 		}
@@ -103,7 +107,7 @@ func (r *round) first(calls []resource.Call) (now []resource.Call, left bool) {
 // together is how many of the first calls are made at once, or as one.
 func together(calls []resource.Call) int {
 	n := 1
-	for n < len(calls) && alike(calls[0], calls[n]) && !(newRule(calls[0]) && n == maxRules) {
+	for n < len(calls) && alike(calls[0], calls[n]) && !(newRule(calls[0]) && n == resource.RulesOfCall) {
 		n++
 	}
 	return n

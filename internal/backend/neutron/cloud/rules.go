@@ -12,9 +12,6 @@ import (
 	"coelan.io/coelan/internal/backend/neutron/resource"
 )
 
-// maxRules is how many rules one call makes: Neutron makes them in one transaction.
-const maxRules = 100
-
 // newRule reports whether a call makes a rule of a security group.
 func newRule(c resource.Call) bool {
 	return c.Operation == resource.Create && c.Ref.Kind == resource.SecurityGroupRule

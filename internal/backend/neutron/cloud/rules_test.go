@@ -48,7 +48,7 @@ func (w *world) allRules(want int) {
 
 // The rules of a policy come by one call for each hundred: ports of its pods wait for them.
 func TestRulesInOneCall(t *testing.T) {
-	for rules, want := range map[int]int32{1: 1, maxRules: 1, maxRules + 50: 2} {
+	for rules, want := range map[int]int32{1: 1, resource.RulesOfCall: 1, resource.RulesOfCall + 50: 2} {
 		t.Run(fmt.Sprint(rules), func(t *testing.T) {
 			w := newWorld(t)
 			w.count(http.MethodPost, "security-group-rules")
@@ -59,6 +59,19 @@ func TestRulesInOneCall(t *testing.T) {
 				t.Errorf("%d calls, want %d", n, want)
 			}
 		})
+	}
+}
+
+// Of a round, each hundred rules count as a call: others do not wait for all of a group.
+func TestRulesOfARound(t *testing.T) {
+	r := &round{session: &session{attempt: newAttempt()}}
+	calls := resource.Plan(ruled(resource.NewSet(), (maxCalls+1)*resource.RulesOfCall), resource.NewInventory())
+	now, left := r.first(calls)
+	if want := 1 + (maxCalls-1)*resource.RulesOfCall; len(now) != want || !left {
+		t.Errorf("%d calls, and more: %v; want %d, the group's and those of rules", len(now), left, want)
+	}
+	if now, left = r.first(now); left {
+		t.Errorf("of %d calls some are left", len(now))
 	}
 }
 

@@ -66,6 +66,8 @@ type planner struct {
 	// by its id.
 	adopted  map[Ref]Actual
 	adopters map[string]Ref
+	// groups are the security groups that are there, by their ids.
+	groups map[string]Ref
 	// awaited are the ids of ports that objects are about to get: see Set.Held.
 	awaited map[string]bool
 }
@@ -78,7 +80,9 @@ type planner struct {
 // rules when the new ones are there, so that what both allow is not interrupted: a few before
 // ports, and the rest after them, of each group in turn. Each is a call, and of all policies of a
 // namespace that change again and again there are ever more: neither ports nor rules of others wait
-// for all of them. Nor do they for ready ports that are made anew, of which there can be as many.
+// for all of them. Nor do they for ready ports that are made anew, of which there can be as many,
+// nor for all new groups and rules of other namespaces: see turns. A port that joins a group does
+// wait for that one's.
 // Spare resources are made after all that. Ports are put on their trunks as soon as they are as
 // wanted, and are taken off them before all else. A floating IP that is to lead elsewhere first
 // leads nowhere if an object is about to get the port.
@@ -111,37 +115,62 @@ func Plan(want *Set, have *Inventory) []Call {
 			}
 		}
 	}
-	var later, rules []Call
-	for _, k := range Kinds() {
+	var later, groups, rules []Call
+	for _, k := range []Kind{SecurityGroup, SecurityGroupRule} {
 		for _, r := range want.All(k) {
-			n := len(calls)
-			calls = p.bring(calls, r)
-			if len(calls) > n && r.Spare && calls[n].Operation == Create {
-				later, calls = append(later, calls[n]), calls[:n]
-				later[len(later)-1].Spare = true
+			switch c, needed := p.bring(r); {
+			case !needed:
+			case c.Operation != Create:
+				calls = append(calls, c)
+			case k == SecurityGroup:
+				groups = append(groups, c)
+			default:
+				rules = append(rules, c)
 			}
 		}
-		if k == SecurityGroupRule {
-			rules = p.removeRules()
-			n := min(len(rules), rulesBeforePorts)
-			calls, rules = append(calls, rules[:n]...), rules[n:]
+	}
+	turns := p.turns(groups, rules)
+	n := min(len(turns), turnsBeforePorts)
+	for _, t := range turns[:n] {
+		calls = append(calls, t.calls...)
+	}
+	after := newLate(turns[n:])
+	gone, goneLater := split(p.removeRules(), func(c Call) bool {
+		_, waits := after.last[p.groupOf(c)]
+		return waits
+	})
+	n = min(len(gone), rulesBeforePorts)
+	calls, gone = append(calls, gone[:n]...), gone[n:]
+	for _, k := range Kinds()[Network:] {
+		for _, r := range want.All(k) {
+			switch c, needed := p.bring(r); {
+			case !needed:
+			case r.Spare && c.Operation == Create:
+				c.Spare = true
+				later = append(later, c)
+			case !after.takes(c):
+				calls = append(calls, c)
+			}
 		}
 	}
-	calls = slices.Concat(calls, rules, stale)
 	joins, spareJoins := p.join()
-	calls = p.removeGroups(append(calls, joins...))
-	return slices.Concat(calls, later, spareJoins)
+	joins, joinsLater := split(joins, func(c Call) bool { return after.refs[c.Ref] })
+	calls = slices.Concat(calls, gone, stale, joins, after.calls(joinsLater), goneLater)
+	return slices.Concat(p.removeGroups(calls), later, spareJoins)
 }
 
 func newPlanner(want *Set, have *Inventory) *planner {
 	p := &planner{
 		want: want, have: have, replaced: map[Ref]bool{}, ids: map[string]bool{},
 		renamed: map[Ref]Ref{}, leaving: map[Ref]Ref{}, looser: map[string]bool{}, adopted: map[Ref]Actual{},
-		adopters: map[string]Ref{}, awaited: map[string]bool{},
+		adopters: map[string]Ref{}, awaited: map[string]bool{}, groups: map[string]Ref{},
 	}
 	for r, a := range have.resources {
 		if r.Kind == SecurityGroupRule && !p.wanted(r) {
 			p.looser[text(a.Attributes["security_group_id"])] = true
+		}
+		if r.Kind == SecurityGroup {
+			p.groups[a.ID] = r
 		}
 	}
 	return p
@@ -238,6 +267,9 @@ func (p *planner) removeRules() []Call {
 	}
 	return inTurn(groups)
 }
+
+// groupOf is the group of a rule that is there.
+func (p *planner) groupOf(c Call) Ref { return p.groups[text(c.Attributes["security_group_id"])] }
 
 // inTurn are the first calls of all lists, then the second ones, and so on.
 func inTurn(lists [][]Call) (calls []Call) {
@@ -357,8 +389,8 @@ func (p *planner) keep(wanted Resource, a Actual) (left []any, fewer bool) {
 	return left, fewer
 }
 
-// bring adds the call that makes or changes a resource, if one is needed.
-func (p *planner) bring(calls []Call, r Resource) []Call {
+// bring is the call that makes or changes a resource; false: none is needed.
+func (p *planner) bring(r Resource) (c Call, needed bool) {
 	a, there := p.get(r.Ref)
 	if there && !p.replaced[r.Ref] {
 		changes := p.differing(r.Mutable, a)
@@ -374,21 +406,21 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 			}
 		}
 		if len(changes) == 0 && was == (Ref{}) && !adopts {
-			return calls
+			return Call{}, false
 		}
-		return append(calls, Call{
+		return Call{
 			Operation: Update, Ref: r.Ref, Object: r.Object, ID: a.ID, Attributes: changes, Was: was, Adopts: adopts,
 			Owed: owed, Frees: from,
-		})
+		}, true
 	}
 	if r.Kind == Routes { // they are there as soon as their router is
 		if len(list(r.Mutable["routes"])) == 0 {
-			return calls
+			return Call{}, false
 		}
-		return append(calls, Call{Operation: Update, Ref: r.Ref, Object: r.Object, Attributes: r.Mutable})
+		return Call{Operation: Update, Ref: r.Ref, Object: r.Object, Attributes: r.Mutable}, true
 	}
 	if r.Optional {
-		return calls
+		return Call{}, false
 	}
 	all := Attributes{}
 	for _, part := range []Attributes{r.Fixed, r.Mutable, r.Kept, r.Initial} {
@@ -396,7 +428,7 @@ func (p *planner) bring(calls []Call, r Resource) []Call {
 			all[name] = value
 		}
 	}
-	return append(calls, Call{Operation: Create, Ref: r.Ref, Object: r.Object, Attributes: all})
+	return Call{Operation: Create, Ref: r.Ref, Object: r.Object, Attributes: all}, true
 }
 
 // refersToWanted says whether a list of ids has some, all of wanted resources.
