@@ -116,6 +116,10 @@ const (
 	// ConditionGranted of an AddressBlock of a single address inside a block of another node:
 	// whether that node has given the address away.
 	ConditionGranted = "Granted"
+	// ConditionQuotaPressure of the Network default, with the backend neutron, is there and true
+	// while a project of OpenStack has used nearly all that a quota lets it have. Nothing is
+	// refused yet.
+	ConditionQuotaPressure = "QuotaPressure"
 
 	ReasonReady           = "Ready"
 	ReasonRouterNotFound  = "RouterNotFound"
@@ -155,6 +159,8 @@ const (
 	// Reasons of Services that FloatingIPs are made for.
 	ReasonNameTaken     = "NameTaken"
 	ReasonQuotaExceeded = "QuotaExceeded"
+	// ReasonQuotaNearlyExceeded says that what comes beyond a quota of OpenStack will be refused.
+	ReasonQuotaNearlyExceeded = "QuotaNearlyExceeded"
 
 	// Reasons of Routers' gateways.
 	ReasonRouteConflict     = "RouteConflict"

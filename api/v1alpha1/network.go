@@ -456,7 +456,8 @@ type NetworkStatus struct {
 	//
 	// +optional
 	Neutron *NeutronNetwork `json:"neutron,omitempty"`
-	// Conditions: Ready, Programmed, DeletionBlocked.
+	// Conditions: Ready, Programmed, DeletionBlocked, and QuotaPressure of the Network default with
+	// the backend neutron.
 	//
 	// +listType=map
 	// +listMapKey=type

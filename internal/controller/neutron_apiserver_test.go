@@ -35,7 +35,7 @@ func testProgrammedByNeutron(t *testing.T, api *apitest.API) {
 	})
 	all := &v1alpha1.Network{ObjectMeta: metav1.ObjectMeta{Name: intent.DefaultNetworkName}}
 	w.condition(all, func() []metav1.Condition { return all.Status.Conditions },
-		v1alpha1.ConditionProgrammed, metav1.ConditionFalse, v1alpha1.ReasonNotSupported, "of the 100 subnets that its quota")
+		v1alpha1.ConditionQuotaPressure, metav1.ConditionTrue, v1alpha1.ReasonQuotaNearlyExceeded, "of the 100 subnets that its quota")
 	w.connected(1, "office")
 	w.namespace("by-neutron", nil)
 	red := router("red", nil, nil)

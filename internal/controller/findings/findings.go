@@ -42,8 +42,8 @@ type Reporter struct {
 	hub    Hub
 	news   trigger.Trigger
 
-	mu       sync.Mutex
-	findings []Finding
+	mu                 sync.Mutex
+	findings, warnings []Finding
 }
 
 // New makes a Reporter.
@@ -73,6 +73,16 @@ func (r *Reporter) Set(list []Finding, failure error) {
 	defer r.mu.Unlock()
 	if !slices.Equal(r.findings, list) {
 		r.findings = slices.Clone(list)
+		r.news.Fire()
+	}
+}
+
+// Warn replaces what is in effect and may soon not be, as near a limit. Only Events say so.
+func (r *Reporter) Warn(list []Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.warnings, list) {
+		r.warnings = slices.Clone(list)
 		r.news.Fire()
 	}
 }
@@ -108,7 +118,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		case <-r.news:
 		}
 		r.mu.Lock()
-		findings := r.findings
+		findings := slices.Concat(r.findings, r.warnings)
 		r.mu.Unlock()
 		var list []reconcile.Problem
 		for _, f := range findings {

@@ -82,7 +82,8 @@ var errNotLeading = errors.New("this controller does not lead: another one asks 
 func (r *Runner) known() (c comparison, cloud, nb, lb outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.compared, outcome{slices.Concat(nearlyExceeded(r.quotas), r.cloud.list), r.cloud.err}, r.nb, r.lb
+	quotas, _ := nearlyExceeded(r.quotas)
+	return r.compared, outcome{slices.Concat(quotas, r.cloud.list), r.cloud.err}, r.nb, r.lb
 }
 
 // Status is what the last comparison has found. It is an error in replicas that do not lead.

@@ -5,12 +5,14 @@ package neutron
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -26,7 +28,8 @@ import (
 // identities writes into Ports and Nodes which ports of Neutron they are made into: agents plug
 // interfaces by these. Into Ports that ask for a port it writes what that has. Into Networks it
 // writes which network and subnets they are, and the project that these are in, if that is not the
-// cluster's: so they stay there, whatever becomes of the Namespaces that it follows from.
+// cluster's: so they stay there, whatever becomes of the Namespaces that it follows from. The
+// Network default says which quotas are nearly exceeded.
 type identities struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[target]
@@ -44,6 +47,9 @@ type identities struct {
 	// compared reports whether all networks were looked at: before, one that is not known may be
 	// there.
 	compared bool
+	// pressure is which quotas are nearly exceeded; empty: none is, if quotas are known.
+	pressure    string
+	quotasKnown bool
 	// objects are those that there are of these.
 	objects map[string]watched
 }
@@ -243,8 +249,10 @@ func (i *identities) next(ctx context.Context) bool {
 	}
 	defer i.queue.Done(t)
 	if err := i.write(ctx, t); err != nil && ctx.Err() == nil {
-		i.Log.Warn("cannot write which port of Neutron an object has, trying again", "namespace", t.namespace, "name", t.name,
-			"err", err)
+		if !apierrors.IsConflict(err) { // another writer was faster
+			i.Log.Warn("cannot write which resources of Neutron an object has, trying again", "kind", t.kind,
+				"namespace", t.namespace, "name", t.name, "err", err)
+		}
 		i.queue.AddRateLimited(t)
 		return true
 	}
@@ -256,7 +264,11 @@ func (i *identities) next(ctx context.Context) bool {
 func (i *identities) write(ctx context.Context, t target) error {
 	switch t.kind {
 	case intent.KindNetwork:
-		return i.writeNetwork(ctx, t)
+		err := i.writeNetwork(ctx, t)
+		if t.name == intent.DefaultNetworkName {
+			err = errors.Join(err, i.writePressure(ctx, t))
+		}
+		return err
 	case intent.KindNode:
 		return i.writeNode(ctx, t)
 	}

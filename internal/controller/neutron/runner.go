@@ -345,6 +345,6 @@ func (r *Runner) publish(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-	list := slices.Concat(nearlyExceeded(r.quotas), r.cloud.list, r.nb.list, r.lb.list)
+	list := slices.Concat(r.cloud.list, r.nb.list, r.lb.list)
 	r.findings.Set(list, errors.Join(r.cloud.err, r.nb.err, r.lb.err))
 }
