@@ -149,7 +149,7 @@ type EgressStatus struct {
 	// +listType=atomic
 	// +optional
 	ActiveNodes []string `json:"activeNodes,omitempty"`
-	// Conditions: Ready, and with the backend ovn Programmed.
+	// Conditions: Ready, and with the backends ovn and neutron Programmed.
 	//
 	// +listType=map
 	// +listMapKey=type

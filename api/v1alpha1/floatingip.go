@@ -90,7 +90,7 @@ type FloatingIPStatus struct {
 	//
 	// +optional
 	Node string `json:"node,omitempty"`
-	// Conditions: Ready, and with the backend ovn Programmed.
+	// Conditions: Ready, and with the backends ovn and neutron Programmed.
 	//
 	// +listType=map
 	// +listMapKey=type

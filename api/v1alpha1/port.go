@@ -180,7 +180,7 @@ type PortStatus struct {
 	//
 	// +optional
 	Offered *NeutronOffer `json:"offered,omitempty"`
-	// Conditions: Ready, and Programmed once the backend ovn has not done all of it.
+	// Conditions: Ready, and Programmed once the backend ovn or neutron has not done all of it.
 	//
 	// +listType=map
 	// +listMapKey=type
