@@ -90,6 +90,11 @@ type FloatingIPStatus struct {
 	//
 	// +optional
 	Node string `json:"node,omitempty"`
+	// Neutron is the floating IP in OpenStack that the FloatingIP is made into, with the backend
+	// neutron. That of a load balancer of Octavia is not said here.
+	//
+	// +optional
+	Neutron *NeutronResource `json:"neutron,omitempty"`
 	// Conditions: Ready, and with the backends ovn and neutron Programmed.
 	//
 	// +listType=map

@@ -465,6 +465,15 @@ type NetworkStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// NeutronResource is a resource of OpenStack's Neutron.
+type NeutronResource struct {
+	// ID is its UUID.
+	//
+	// +kubebuilder:validation:MaxLength=36
+	// +required
+	ID string `json:"id"`
+}
+
 // NeutronNetwork is a network of OpenStack's Neutron.
 type NeutronNetwork struct {
 	// ID is its UUID.

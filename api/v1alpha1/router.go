@@ -175,6 +175,11 @@ type RouterStatus struct {
 	// +listType=atomic
 	// +optional
 	GatewayAddresses []string `json:"gatewayAddresses,omitempty"`
+	// Neutron is the router in OpenStack that the Router is made into, with the backend neutron:
+	// that of the Router default, if it is shared.
+	//
+	// +optional
+	Neutron *NeutronResource `json:"neutron,omitempty"`
 	// Conditions: Ready, Programmed, DeletionBlocked, and GatewayReady with a gateway.
 	//
 	// +listType=map

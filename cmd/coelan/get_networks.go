@@ -27,8 +27,9 @@ func newGetRoutersCommand() *cobra.Command {
 			for i, route := range r.Routes {
 				routes[i] = route.Destination.String() + ">" + route.NextHop.String()
 			}
-			return []any{r.Name, r.ID, r.VNI, r.Shared, join(r.Networks), join(r.Imports), join(routes)}
-		}, "ROUTER", "ID", "VNI", "SHARED", "NETWORKS", "IMPORTS", "ROUTES")
+			return []any{r.Name, r.ID, r.VNI, r.Shared, join(r.Networks), join(r.Imports), join(routes),
+				orDash(r.Neutron)}
+		}, "ROUTER", "ID", "VNI", "SHARED", "NETWORKS", "IMPORTS", "ROUTES", neutronColumn)
 }
 
 // newListCommand makes a command that asks each agent for a list and prints a row for each element,

@@ -35,6 +35,8 @@ type RouterInfo struct {
 	Imports  []string    `json:"imports"`
 	Networks []string    `json:"networks"`
 	Routes   []RouteInfo `json:"routes"`
+	// Neutron is the UUID of the router in Neutron; empty: it is none, or not known.
+	Neutron string `json:"neutron,omitempty"`
 }
 
 // RouteInfo is a static route of a Router.

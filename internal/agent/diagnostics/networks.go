@@ -41,7 +41,7 @@ func (d *Diagnostics) networks() []agentapi.NetworkInfo {
 }
 
 func (d *Diagnostics) routers() []agentapi.RouterInfo {
-	s := d.Intent.State()
+	s, objects := d.Intent.State(), d.View.State().Routers
 	infos := []agentapi.RouterInfo{}
 	for r := range s.Routers().All() {
 		i := agentapi.RouterInfo{
@@ -53,6 +53,9 @@ func (d *Diagnostics) routers() []agentapi.RouterInfo {
 		}
 		for _, route := range r.Routes {
 			i.Routes = append(i.Routes, agentapi.RouteInfo{Destination: route.Destination, NextHop: route.NextHop})
+		}
+		if o := objects.Get(r.Name); o != nil && o.Status.Neutron != nil {
+			i.Neutron = o.Status.Neutron.ID
 		}
 		infos = append(infos, i)
 	}

@@ -28,8 +28,8 @@ import (
 // identities writes into Ports and Nodes which ports of Neutron they are made into: agents plug
 // interfaces by these. Into Ports that ask for a port it writes what that has. Into Networks it
 // writes which network and subnets they are, and the project that these are in, if that is not the
-// cluster's: so they stay there, whatever becomes of the Namespaces that it follows from. The
-// Network default says which quotas are nearly exceeded.
+// cluster's: so they stay there, whatever becomes of the Namespaces that it follows from. Routers
+// and FloatingIPs say what they are, too, and the Network default which quotas are nearly exceeded.
 type identities struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[target]
@@ -44,8 +44,12 @@ type identities struct {
 	lookedPorts map[string]bool
 	// networks are what Neutron has of Networks; looked are those of this comparison so far.
 	networks, looked map[string]network
-	// compared reports whether all networks were looked at: before, one that is not known may be
-	// there.
+	// others are the ids of routers and floating IPs, and lookedOthers those of this comparison so
+	// far.
+	others, lookedOthers map[string]string
+	// nodePorts are the Nodes that had a port when all were compared last.
+	nodePorts map[string]bool
+	// compared reports whether all was looked at: before, what is not known may be there.
 	compared bool
 	// pressure is which quotas are nearly exceeded; empty: none is, if quotas are known.
 	pressure    string
@@ -66,7 +70,7 @@ type held struct {
 	holder string
 }
 
-// target is a Port, a Node or a Network.
+// target is a Port, a Node, a Network, a Router or a FloatingIP.
 type target struct {
 	kind            intent.Kind
 	namespace, name string
@@ -80,6 +84,10 @@ func targetOf(o client.Object) target {
 		t.kind = intent.KindNode
 	case *v1alpha1.Network:
 		t.kind = intent.KindNetwork
+	case *v1alpha1.Router:
+		t.kind = intent.KindRouter
+	case *v1alpha1.FloatingIP:
+		t.kind = intent.KindFloatingIP
 	}
 	return t
 }
@@ -91,6 +99,10 @@ func (t target) object() string {
 		return compile.NodeObject(t.name)
 	case intent.KindNetwork:
 		return compile.NetworkObject(t.name)
+	case intent.KindRouter:
+		return compile.RouterObject(t.name)
+	case intent.KindFloatingIP:
+		return compile.FloatingIPObject(t.namespace + "/" + t.name)
 	}
 	return compile.PortObject(t.namespace + "/" + t.name)
 }
@@ -104,6 +116,7 @@ func newIdentities(o Options, asked func()) *identities {
 	return &identities{
 		Options: o, asked: asked, asks: newAsks(), ports: map[string]held{}, lookedPorts: map[string]bool{},
 		networks: map[string]network{}, looked: map[string]network{}, objects: map[string]watched{},
+		others: map[string]string{}, lookedOthers: map[string]string{}, nodePorts: map[string]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[target]()),
 	}
 }
@@ -154,7 +167,9 @@ func (i *identities) holds(of resource.Resource, a resource.Actual) bool {
 // follow has objects looked at until ctx ends, and returns when all that there are were.
 func (i *identities) follow(ctx context.Context) error {
 	var synced []toolscache.InformerSynced
-	for _, kind := range []client.Object{&v1alpha1.Port{}, &corev1.Node{}, &v1alpha1.Network{}} {
+	for _, kind := range []client.Object{
+		&v1alpha1.Port{}, &corev1.Node{}, &v1alpha1.Network{}, &v1alpha1.Router{}, &v1alpha1.FloatingIP{},
+	} {
 		all, err := i.watch(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
@@ -216,7 +231,8 @@ func (i *identities) note(o any) {
 		i.asked()
 	}
 	_, made := i.ports[t.object()]
-	if _, answered := i.asks.answers[t.object()]; made || answered || t.kind == intent.KindNetwork {
+	if _, answered := i.asks.answers[t.object()]; made || answered ||
+		t.kind != intent.KindPort && t.kind != intent.KindNode {
 		i.queue.Add(t)
 	}
 }
@@ -233,6 +249,7 @@ func (i *identities) forget(o any) {
 		if holder := i.networks[key].holder; holder == string(object.GetUID()) {
 			delete(i.networks, key)
 		}
+		delete(i.others, key)
 		if holder := i.ports[key].holder; holder == "" || holder == string(object.GetUID()) {
 			delete(i.ports, key) // and not that of the next object of the name
 		}
@@ -271,16 +288,21 @@ func (i *identities) write(ctx context.Context, t target) error {
 		return err
 	case intent.KindNode:
 		return i.writeNode(ctx, t)
+	case intent.KindRouter, intent.KindFloatingIP:
+		return i.writeOther(ctx, t)
 	}
 	return i.writePort(ctx, t)
 }
 
+// writeNode writes which port a Node has, or that it has none any more: then Neutron refuses it
+// one.
 func (i *identities) writeNode(ctx context.Context, t target) error {
 	i.mu.Lock()
 	now, known := i.ports[t.object()]
+	lost := i.compared && !i.nodePorts[t.object()]
 	i.mu.Unlock()
 	node := &corev1.Node{}
-	if !known {
+	if !known && !lost {
 		return nil
 	}
 	if err := i.Access.Get(ctx, t.key(), node); err != nil {
@@ -295,7 +317,7 @@ func (i *identities) writeNode(ctx context.Context, t target) error {
 		return nil
 	}
 	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-		v1alpha1.AnnotationNeutronPort: now.ID, v1alpha1.AnnotationNeutronVLAN: present(vlan),
+		v1alpha1.AnnotationNeutronPort: present(now.ID), v1alpha1.AnnotationNeutronVLAN: present(vlan),
 	}}}
 	return patch(change, func(p client.Patch) error { return i.Access.Status().Patch(ctx, node, p) })
 }

@@ -75,7 +75,7 @@ func TestPortsThatAreGone(t *testing.T) {
 	}
 	for range 3 {
 		find()
-		i.allFound()
+		i.allFound(nil)
 	}
 	i.note(port)
 	if err := i.write(t.Context(), targetOf(port)); err != nil {
@@ -88,14 +88,14 @@ func TestPortsThatAreGone(t *testing.T) {
 	if now.Status.Neutron == nil || now.Status.Neutron.ID != "p1" {
 		t.Errorf("the Port says that its port is %+v", now.Status.Neutron)
 	}
-	i.allFound()
+	i.allFound(nil)
 	if len(i.ports) != 1 {
 		t.Errorf("of a Port with a port that is to be changed is known %v", i.ports)
 	}
 	i.forget(port)
 	find()
-	i.allFound()
-	i.allFound()
+	i.allFound(nil)
+	i.allFound(nil)
 	if len(i.ports) > 0 {
 		t.Errorf("of a Port that is gone is known %v", i.ports)
 	}

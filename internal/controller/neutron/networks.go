@@ -86,9 +86,10 @@ func (i *identities) networkID(name string) string {
 	return i.networks[compile.NetworkObject(name)].id
 }
 
-// allFound says that all networks and subnets that Neutron has were found since the last call, and
-// all ports that are as they are wanted: what was not is gone.
-func (i *identities) allFound() {
+// allFound says that all networks, subnets, routers and floating IPs that Neutron has were found
+// since the last call, and all ports that are as they are wanted: what was not is gone. Nodes are
+// those that have a port, be it not as it is wanted.
+func (i *identities) allFound(nodes map[string]bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for object := range i.networks {
@@ -96,10 +97,12 @@ func (i *identities) allFound() {
 	}
 	i.looked = map[string]network{}
 	i.forgetPorts()
+	i.forgetOthers()
+	i.setNodePorts(nodes)
 	if !i.compared {
 		i.compared = true
 		for _, o := range i.objects {
-			if o.kind == intent.KindNetwork {
+			if o.kind != intent.KindPort {
 				i.queue.Add(o.target)
 			}
 		}

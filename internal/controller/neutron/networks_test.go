@@ -86,7 +86,7 @@ func TestNetworkStatus(t *testing.T) {
 				err = fmt.Errorf("%v", problems)
 			}
 			if err == nil {
-				i.allFound()
+				i.allFound(nil)
 			}
 			select {
 			case compared <- err:

@@ -269,6 +269,10 @@ func (r *Runner) found(of resource.Resource, a resource.Actual) {
 	switch of.Kind {
 	case resource.Port:
 		r.identities.found(of, a)
+	case resource.Router:
+		r.foundRouter(of, a)
+	case resource.FloatingIP:
+		r.foundFloatingIP(of, a)
 	case resource.Network, resource.Subnet:
 		name, _ := strings.CutPrefix(of.Object, compile.NetworkObject(""))
 		n, _ := r.compiled.Networks().Get(name)
@@ -300,7 +304,7 @@ func (r *Runner) report(refused []resource.Problem, err error) {
 	}
 	r.verdicts.Judge(err)
 	if err == nil {
-		r.identities.allFound()
+		r.identities.allFound(nodePorts(r.compiled, r.have))
 		r.seek(lacking(r.compiled, refused))
 	}
 	if r.supplement != nil && err == nil {

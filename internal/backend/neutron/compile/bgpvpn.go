@@ -27,7 +27,7 @@ type exchange struct {
 func (c *compiler) exchange() exchange {
 	x := exchange{map[string]bool{}, map[string]bool{}}
 	for r := range c.state.Routers().All() {
-		x.with[r.Name] = c.BGPVPNs.Usable() && targeted(r) && at(r) == r.Name && !c.idle(r)
+		x.with[r.Name] = c.BGPVPNs.Usable() && targeted(r) && RouterOf(r) == r.Name && !c.idle(r)
 		for _, t := range r.ExportTargets {
 			x.exported[t] = x.exported[t] || r.Name != intent.DefaultRouterName
 		}
@@ -45,7 +45,7 @@ func (c *compiler) bgpvpn(r intent.Router) {
 		c.exchangesNot(r)
 		return
 	}
-	object := "Router " + r.Name
+	object := RouterObject(r.Name)
 	without := slices.DeleteFunc(slices.Clone(r.Imports), func(other string) bool { return c.targets.with[other] })
 	if len(without) > 0 {
 		c.set.Problem(object, "ImportsUnsupported", "these Routers have no BGPVPN of Neutron, and export nothing: "+
@@ -99,7 +99,7 @@ func targetsOf(r intent.Router) resource.Attributes {
 // exchangesNot says what a Router lacks without a BGPVPN. What it exports is a problem of those
 // that import it; of what none imports it is not known whether anything is to.
 func (c *compiler) exchangesNot(r intent.Router) {
-	object := "Router " + r.Name
+	object := RouterObject(r.Name)
 	beyond := slices.DeleteFunc(slices.Clone(r.ImportTargets), func(t string) bool {
 		return c.targets.exported[t] || slices.Contains(r.ExportTargets, t)
 	})
@@ -107,7 +107,7 @@ func (c *compiler) exchangesNot(r intent.Router) {
 	case !targeted(r):
 	case c.BGPVPNs.Reason != "":
 		c.set.Problem(object, c.BGPVPNs.Reason, c.BGPVPNs.Why)
-	case !c.BGPVPNs.Missing && at(r) != r.Name:
+	case !c.BGPVPNs.Missing && RouterOf(r) != r.Name:
 		c.set.Problem(object, "TargetsUnsupported", "shared Routers are one router of Neutron: their route targets other than "+
 			"64512:1 have no effect; give them to the Router default, for the routes of all, or make the Router private")
 	case !c.BGPVPNs.Missing:

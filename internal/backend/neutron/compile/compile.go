@@ -164,9 +164,12 @@ func (c *compiler) name(of string) string {
 	return string(c.Cluster) + ":" + of
 }
 
-// at is the name of the Router in Neutron that a Network's packets pass: shared Routers are one
-// with the Router default, since their addresses mean the same.
-func at(r intent.Router) string {
+// RouterObject is what people call a Router.
+func RouterObject(router string) string { return "Router " + router }
+
+// RouterOf is the name of the Router that a Router is made into: shared ones are one with the
+// Router default, since their addresses mean the same.
+func RouterOf(r intent.Router) string {
 	if r.Private() {
 		return r.Name
 	}

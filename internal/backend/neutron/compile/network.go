@@ -106,7 +106,7 @@ func (c *compiler) subnet(n intent.Network, sn intent.NetworkSubnet, pool intent
 	}
 	c.set.Add(resource.Resource{
 		Ref: resource.Ref{Kind: resource.Interface, Key: ref.Key, Project: ref.Project}, Object: object,
-		Fixed: resource.Attributes{"router_id": RouterRef(at(router)), "subnet_id": ref},
+		Fixed: resource.Attributes{"router_id": RouterRef(RouterOf(router)), "subnet_id": ref},
 	})
 }
 

@@ -221,7 +221,7 @@ func (f *firewall) spaceOf(network string) string {
 	if !ok {
 		return ""
 	}
-	return at(r)
+	return RouterOf(r)
 }
 
 // inSpace is how keys and names say in which space a group is; empty for that of the cluster.

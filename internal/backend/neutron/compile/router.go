@@ -14,9 +14,9 @@ import (
 // router makes a router with its gateway and routes. Shared Routers are one with the Router
 // default.
 func (c *compiler) router(r intent.Router) {
-	object := "Router " + r.Name
+	object := RouterObject(r.Name)
 	c.bgpvpn(r)
-	if at(r) != r.Name {
+	if RouterOf(r) != r.Name {
 		return
 	}
 	if r.Private() && c.idle(r) {
@@ -52,7 +52,7 @@ func (c *compiler) routes(r intent.Router) (routes []intent.Route) {
 	add := func(of intent.Router, list []intent.Route) {
 		for _, route := range list {
 			if seen[route.Destination] || route.Destination.Bits() == 0 && !r.Private() {
-				c.set.Problem("Router "+of.Name, "RouteIgnored", "a default route of a shared Router has no effect, and of "+
+				c.set.Problem(RouterObject(of.Name), "RouteIgnored", "a default route of a shared Router has no effect, and of "+
 					"several routes to one destination only the first has")
 				continue
 			}
@@ -109,7 +109,7 @@ func nodeRoutes(n intent.Node) (routes []intent.Route) {
 
 // gateway is the external gateway of a private Router; nil: it has none.
 func (c *compiler) gateway(r intent.Router) any {
-	object := "Router " + r.Name
+	object := RouterObject(r.Name)
 	for a := range c.state.GatewayAddresses().All() {
 		if a.Router == r.Name {
 			c.set.Problem(object, "DistributedGatewayUnsupported", "Neutron translates at one node for all, or not at all: "+

@@ -109,8 +109,8 @@ func newLate(turns []turn) *late {
 	return l
 }
 
-// takes reports whether a call comes late, and keeps it then: that of a port which is to join such a
-// group, or of what refers to such a port.
+// takes reports whether a call comes late, and keeps it then: that of a port which is to join such
+// a group, or of what refers to such a port.
 func (l *late) takes(c Call) bool {
 	if c.Ref.Kind != Port {
 		to, refers := c.Attributes[portID].(Ref)
