@@ -53,7 +53,7 @@ func TestObjectsOfTheControllerAreAccepted(t *testing.T) {
 		}
 	}
 	network, router := allocate.DefaultObjects()
-	madeRouters, madeNetworks := allocate.NamespaceObjects(pods, namespaces, nodes, nil)
+	madeRouters, madeNetworks := allocate.NamespaceObjects(pods, namespaces, nodes, nil, false)
 	if len(madeRouters) != 2 || len(madeNetworks) != 4 {
 		t.Fatalf("%d Routers and %d Networks, want one for each namespace, and for each node", len(madeRouters), len(madeNetworks))
 	}

@@ -183,7 +183,7 @@ func TestWriteNetwork(t *testing.T) {
 	}
 	foundNetwork := func(i *identities) { i.foundNetwork(network, "uid-red", resource.Actual{ID: "n"}) }
 	foundOther := func(i *identities) { i.foundNetwork(network, "uid-red", resource.Actual{ID: "m"}) }
-	all := (*identities).allFound
+	all := func(i *identities) { i.allFound(nil) }
 	gone := func(uid string) step {
 		return func(i *identities) {
 			o := redNetwork()

@@ -3,6 +3,7 @@
 package neutron
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"coelan.io/coelan/api/v1alpha1"
 	"coelan.io/coelan/internal/backend/neutron/compile"
@@ -55,9 +57,19 @@ func newOthers(t *testing.T, change ...func(client.Object)) *others {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	options := Options{
-		Log: slog.New(slog.DiscardHandler), Access: reconciletest.Access(objects...), Monitor: heartbeat.New(heartbeat.Bound),
-	}
+	access := reconciletest.Access(objects...)
+	// With an API server, a patch of a Node's status can change annotations.
+	access.Client = interceptor.NewClient(access.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption,
+		) error {
+			if _, is := o.(*corev1.Node); is {
+				return c.Patch(ctx, o, p)
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, options...)
+		},
+	})
+	options := Options{Log: slog.New(slog.DiscardHandler), Access: access, Monitor: heartbeat.New(heartbeat.Bound)}
 	o := &others{T: t, objects: objects}
 	o.Runner = &Runner{
 		Options: options, identities: newIdentities(options, func() {}), balancers: balancers.New(balancers.Options{}),

@@ -33,6 +33,9 @@ type session struct {
 	claims  func(context.Context) []resource.Claim
 	lent    func() []Wanted
 	parents func() []Parent
+	// pools says that there may be subnet pools of the cluster: most clusters have none, and need
+	// no list of them.
+	pools bool
 	// last are the VLANs that ports have got last, by trunk.
 	last map[string]int
 	// short says that since all was read an object has had no port for Neutron's quota.
@@ -55,7 +58,7 @@ func newSession(
 ) *session {
 	return &session{
 		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, lent: o.Lent, calls: calls,
-		parents: o.Parents, last: map[string]int{},
+		parents: o.Parents, pools: true, last: map[string]int{},
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 		attempt: newAttempt(), looked: map[resource.Ref]time.Time{}, unanswered: map[callKey]int{},
 		quotas: newQuotaReader(api, o, calls),
@@ -74,13 +77,14 @@ const (
 func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	have := resource.NewInventory()
 	have.Own = s.project
+	pools := false
 	routers, subnets := map[string]resource.Ref{}, map[string]resource.Ref{}
 	groups := map[string]bool{}
 	claims := s.claims(ctx)
 	others := map[place]resource.Actual{}
 	trunked := false
 	for _, k := range resource.Kinds() {
-		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association {
+		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association || k == resource.SubnetPool && !s.pools {
 			continue
 		}
 		found, err := s.listAll(ctx, k)
@@ -105,6 +109,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 			have.Put(r, a)
 			switch k {
+			case resource.SubnetPool:
+				pools = true
 			case resource.Port:
 				trunked = trunked || a.Attributes["device_owner"] == resource.SubportOwner
 			case resource.SecurityGroup:
@@ -117,6 +123,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 			}
 		}
 	}
+	s.pools = pools
 	for _, c := range claims {
 		a, there := others[place{c.Kind, c.ID}]
 		have.Offer(c, a, there)

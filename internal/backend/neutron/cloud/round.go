@@ -234,6 +234,7 @@ func (r *round) finish(ctx context.Context, a answer) error {
 	}
 	a.err = r.countUnanswered(ctx, a.Call, a.err)
 	var refused *refusal
+	r.pools = r.pools || a.Ref.Kind == resource.SubnetPool
 	switch {
 	case a.err == nil && (a.Operation == resource.Delete || a.GivesBack):
 		r.have.Remove(a.Ref, a.ID)
