@@ -162,7 +162,7 @@ func testNeutronProject(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	endpoint, err := openStackEndpoint(ctx)
+	endpoint, err := openStackEndpoint(ctx, neutronAPI)
 	if err != nil {
 		t.Fatal(err)
 	}
