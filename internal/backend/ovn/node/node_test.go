@@ -643,7 +643,7 @@ func (n *node) traces(logical, command string) {
 	if got.Node != "n1" || o.Kind != "ovn" || o.LogicalPort != logical {
 		n.Errorf("trace %+v", got)
 	}
-	begin := command + `'inport == "` + logical + `" && eth.src == 0a:`
+	begin := command + `--ct=new --ct=new --ct=new --ct=new 'inport == "` + logical + `" && eth.src == 0a:`
 	const end = " && eth.dst == 0a:5c:00:f4:01:01 && ip4.src == 10.244.1.2 && ip4.dst == 10.244.2.7 && ip.ttl == 64 && tcp.dst == 80'"
 	if !strings.HasPrefix(o.Command, begin) || !strings.HasSuffix(o.Command, end) {
 		n.Errorf("command %s, want %s…%s", o.Command, begin, end)

@@ -16,6 +16,11 @@ import (
 	"coelan.io/coelan/internal/intent"
 )
 
+// newConnection has ovn-trace take the packet for the first one of a connection wherever the packet
+// is tracked: on its way through two switches and the router between them. Else it is one of an
+// established connection.
+const newConnection = "--ct=new --ct=new --ct=new --ct=new"
+
 // Trace answers with the command that follows the packet in OVN. The flows that decide about it are
 // in OVN's southbound database, of which the agent reads bindings of ports alone.
 func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.Trace, error) {
@@ -46,7 +51,7 @@ func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.
 			incomplete = fmt.Sprintf("eth.dst, the Ethernet address of %s, to it: %v", hop, err)
 		}
 		flow := microflow(logical, p, mac, r)
-		command := fmt.Sprintf("%s '%s'", b.logical.Trace(network, b.Node), flow)
+		command := fmt.Sprintf("%s %s '%s'", b.logical.Trace(network, b.Node), newConnection, flow)
 		return agentapi.Trace{
 			Node: b.Node, Packet: flow, Steps: []agentapi.TraceStep{},
 			Outcome: agentapi.Outcome{Kind: "ovn", LogicalPort: logical, Command: command, Incomplete: incomplete},
