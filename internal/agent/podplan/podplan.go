@@ -262,7 +262,8 @@ func (p *Planner) primary(ctx context.Context, ask cni.Request, namespace *corev
 func (p *Planner) explain(namespace string, err error) error {
 	var e *cni.PlanError
 	if errors.As(err, &e) && p.Mapping == config.MapNamespace && e.Reason == v1alpha1.ReasonNetworkNotFound {
-		e.Message += ": the controller makes the Network of namespace " + namespace + ", or an Event of the namespace says why not"
+		e.Message += ": the controller makes the Network of namespace " + namespace +
+			", or an Event of the namespace says why not"
 	}
 	return err
 }

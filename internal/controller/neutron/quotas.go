@@ -105,8 +105,8 @@ func (i *identities) writePressure(ctx context.Context, t target) error {
 		reconcile.RemoveConditions(&now.Status.Conditions, v1alpha1.ConditionQuotaPressure)
 	} else {
 		reconcile.SetCondition(&now.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionQuotaPressure, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonQuotaNearlyExceeded,
-			Message: message, ObservedGeneration: now.Generation,
+			Type: v1alpha1.ConditionQuotaPressure, Status: metav1.ConditionTrue,
+			Reason: v1alpha1.ReasonQuotaNearlyExceeded, Message: message, ObservedGeneration: now.Generation,
 		})
 	}
 	if equality.Semantic.DeepEqual(before.Status.Conditions, now.Status.Conditions) {

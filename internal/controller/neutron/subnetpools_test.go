@@ -26,7 +26,7 @@ func TestSubnetsOfPools(t *testing.T) {
 		name, cidr string
 		labels     map[string]string
 	}{
-		{"ns-shop", "10.128.0.0/24", made}, {"ns-former", "10.64.0.0/24", made}, {"labelled", "10.128.1.0/24", namespace},
+		{"ns-shop", "10.128.0.0/24", made}, {"ns-former", "10.64.0.0/24", made}, {"labeled", "10.128.1.0/24", namespace},
 		{"mine", "10.128.2.0/24", nil},
 	} {
 		id := int32(7 + i) //nolint:gosec // few

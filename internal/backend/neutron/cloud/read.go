@@ -84,7 +84,8 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	others := map[place]resource.Actual{}
 	trunked := false
 	for _, k := range resource.Kinds() {
-		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association || k == resource.SubnetPool && !s.pools {
+		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association ||
+			k == resource.SubnetPool && !s.pools {
 			continue
 		}
 		found, err := s.listAll(ctx, k)

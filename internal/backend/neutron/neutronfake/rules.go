@@ -354,7 +354,8 @@ func (n *Neutron) unused(path string, o object) *refused {
 	}):
 		return refuse(http.StatusConflict, "SubnetInUse", "Unable to complete operation on subnet %v: One or more ports have an IP "+
 			"allocation from this subnet.", id)
-	case path == "subnetpools" && slices.ContainsFunc(n.all["subnets"], func(s object) bool { return s["subnetpool_id"] == id }):
+	case path == "subnetpools" &&
+		slices.ContainsFunc(n.all["subnets"], func(s object) bool { return s["subnetpool_id"] == id }):
 		return refuse(http.StatusBadRequest, "SubnetPoolDeleteError", "Unable to delete subnet pool: Subnet pool has existing "+
 			"allocations.")
 	case path == "routers" && len(n.joined(id)) > 0:

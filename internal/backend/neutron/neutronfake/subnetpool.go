@@ -44,8 +44,8 @@ func (n *Neutron) checkSubnetPool(o object) *refused {
 		{usual < least, "default_prefixlen", "min_prefixlen"},
 	} {
 		if bad.is {
-			return refuse(http.StatusBadRequest, "IllegalSubnetPoolPrefixBounds", "Illegal prefix bounds: %s=%v, %s=%v.",
-				bad.first, o[bad.first], bad.then, o[bad.then])
+			return refuse(http.StatusBadRequest, "IllegalSubnetPoolPrefixBounds",
+				"Illegal prefix bounds: %s=%v, %s=%v.", bad.first, o[bad.first], bad.then, o[bad.then])
 		}
 	}
 	o["ip_version"] = map[int]int{32: 4, 128: 6}[bits]
@@ -96,7 +96,8 @@ func (n *Neutron) checkAllocation(o object, cidr netip.Prefix) *refused {
 	}
 	pool := n.find("subnetpools", o["subnetpool_id"])
 	if pool == nil {
-		return refuse(http.StatusNotFound, "SubnetPoolNotFound", "Subnet pool %v could not be found.", o["subnetpool_id"])
+		return refuse(http.StatusNotFound, "SubnetPoolNotFound", "Subnet pool %v could not be found.",
+			o["subnetpool_id"])
 	}
 	switch least, most := length(pool["min_prefixlen"], 0), length(pool["max_prefixlen"], 0); {
 	case cidr.Bits() < least:

@@ -347,7 +347,9 @@ func (p *planner) remove(calls []Call, k Kind) []Call {
 				calls = append(calls, p.giveBack(r, a))
 				continue
 			}
-			calls = append(calls, Call{Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes, Frees: leadsTo(r, a)})
+			calls = append(calls, Call{
+				Operation: Delete, Ref: r, ID: a.ID, Attributes: a.Attributes, Frees: leadsTo(r, a),
+			})
 		}
 	}
 	return calls

@@ -49,8 +49,8 @@ func Kinds() []Kind {
 // String is how messages call the kind.
 func (k Kind) String() string {
 	return [...]string{
-		"security group", "security group rule", "network", "subnet pool", "subnet", "router", "router interface", "port",
-		"routes of router", "floating IP", "BGPVPN", "router association of BGPVPN",
+		"security group", "security group rule", "network", "subnet pool", "subnet", "router", "router interface",
+		"port", "routes of router", "floating IP", "BGPVPN", "router association of BGPVPN",
 	}[k]
 }
 

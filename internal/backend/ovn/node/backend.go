@@ -90,8 +90,9 @@ func NewOfOthers(o backend.Options, ports LogicalPorts, patience time.Duration) 
 
 func newBackend(o backend.Options, ports LogicalPorts, patience time.Duration) *Backend {
 	return &Backend{
-		Options: o, logical: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read, ethernet: southbound.EthernetAddress,
-		owned: func(string) bool { return false }, cards: cards.New(o.Attachments),
+		Options: o, logical: ports, patience: patience, wake: trigger.New(), bindings: southbound.Read,
+		ethernet: southbound.EthernetAddress,
+		owned:    func(string) bool { return false }, cards: cards.New(o.Attachments),
 	}
 }
 
