@@ -71,7 +71,7 @@ func testNeutronCommand(t *testing.T) {
 			t.Errorf("no command with the port %s: %s", ports[client.address(f)], out)
 			continue
 		}
-		followed, err := world.Exec(ctx, control, "sh", "-c", "ovn-trace "+command)
+		followed, err := world.Exec(ctx, control, "sh", "-c", "ovn-trace --no-friendly-names "+command)
 		if to := fmt.Sprintf("output to %q", ports[server.address(f)]); err != nil || !strings.Contains(string(followed), to) {
 			t.Errorf("%s: %v, and not %s:\n%s", command, err, to, followed)
 		}
