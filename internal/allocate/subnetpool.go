@@ -116,7 +116,7 @@ func PodCIDRs(nodes []*corev1.Node) (prefixes []netip.Prefix) {
 		if len(cidrs) == 0 {
 			cidrs = []string{n.Spec.PodCIDR}
 		}
-		prefixes = appendPrefixes(prefixes, cidrs)
+		prefixes = AppendPrefixes(prefixes, cidrs)
 	}
 	return prefixes
 }
@@ -125,13 +125,14 @@ func PodCIDRs(nodes []*corev1.Node) (prefixes []netip.Prefix) {
 func Subnets(networks []*v1alpha1.Network) (prefixes []netip.Prefix) {
 	for _, n := range networks {
 		for _, s := range n.Spec.Subnets {
-			prefixes = appendPrefixes(prefixes, []string{s.CIDR})
+			prefixes = AppendPrefixes(prefixes, []string{s.CIDR})
 		}
 	}
 	return prefixes
 }
 
-func appendPrefixes(prefixes []netip.Prefix, texts []string) []netip.Prefix {
+// AppendPrefixes adds prefixes that are written as texts, masked; what cannot be read is none.
+func AppendPrefixes(prefixes []netip.Prefix, texts []string) []netip.Prefix {
 	for _, text := range texts {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			prefixes = append(prefixes, p.Masked())

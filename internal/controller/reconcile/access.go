@@ -18,6 +18,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"coelan.io/coelan/internal/allocate"
 )
 
 // Access is what every reconciler works with.
@@ -119,11 +121,7 @@ func (a *Access) ServiceCIDRs(ctx context.Context) ([]netip.Prefix, error) {
 	}
 	var prefixes []netip.Prefix
 	for _, o := range list.Items {
-		for _, text := range o.Spec.CIDRs {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				prefixes = append(prefixes, p.Masked())
-			}
-		}
+		prefixes = allocate.AppendPrefixes(prefixes, o.Spec.CIDRs)
 	}
 	return prefixes, nil
 }

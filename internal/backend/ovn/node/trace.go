@@ -22,7 +22,7 @@ import (
 const newConnection = "--ct=new --ct=new --ct=new --ct=new"
 
 // Trace answers with the command that follows the packet in OVN. The flows that decide about it are
-// in OVN's southbound database, of which the agent reads bindings of ports alone.
+// in OVN's southbound database, of which the agent reads bindings and addresses of ports alone.
 func (b *Backend) Trace(ctx context.Context, r agentapi.TraceRequest) (agentapi.Trace, error) {
 	state := b.Intent.State()
 	for p := range state.PortsAt(b.Node) {
