@@ -53,8 +53,8 @@ var physicalFeature = &feature{
 	},
 	port: func(r *rules, p intent.Port) {
 		n, _, ok := r.lookup(p.Network)
-		if !ok || n.Physical == "" {
-			return
+		if !ok || n.Physical == "" || len(p.Addresses) == 0 && !p.IsMachine() {
+			return // the lease of a pod is over, and it can answer nothing
 		}
 		mac := openflow.EthDst(openflow.MAC(p.MAC))
 		r.on(l2, 230, from(fromPod), inNetwork(n), mac).set(toPort(r.number(p))).judgeOnWire()
