@@ -151,7 +151,7 @@ func testOpenStackMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	clean(func(ctx context.Context) { _, _ = openStack(ctx, "port", "delete", "machine") })
-	machine := plugMachine(ctx, t, worker2, port)
+	machine := plugMachine(ctx, t, worker2, "machine", port)
 	pod, near := world.pod(ctx, t, "cloud/web"), world.pod(ctx, t, "client2")
 	for _, f := range families {
 		at := serveClients(t, machine, f)
@@ -169,29 +169,32 @@ func testOpenStackMachine(t *testing.T) {
 	call("port", "show", "machine")
 }
 
-// plugMachine makes a network namespace of a node what a machine with that port is.
-func plugMachine(ctx context.Context, t *testing.T, node string, port openStackPort) place {
+// plugMachine makes a network namespace of a node what a machine with that port is. Gateways of its
+// subnets have the first address.
+func plugMachine(ctx context.Context, t *testing.T, node, name string, port openStackPort) place {
 	t.Helper()
-	p := place{name: "machine", netns: fmt.Sprintf("/proc/%d/root/run/netns/machine", world.PID(node))}
+	p := place{name: name, netns: fmt.Sprintf("/proc/%d/root/run/netns/%s", world.PID(node), name)}
+	link := name + "0"
 	script := []string{
-		"ip netns add machine",
-		"ip link add machine0 type veth peer name eth0 netns machine",
-		"ip -n machine link set eth0 address " + port.MAC + " mtu 1400",
-		"ip netns exec machine ethtool -K eth0 tx off >/dev/null",
-		"ip -n machine link set lo up", "ip -n machine link set eth0 up", "ip link set machine0 up",
+		"ip netns add " + name,
+		"ip link add " + link + " type veth peer name eth0 netns " + name,
+		"ip -n " + name + " link set eth0 address " + port.MAC + " mtu 1400",
+		"ip netns exec " + name + " ethtool -K eth0 tx off >/dev/null",
+		"ip -n " + name + " link set lo up", "ip -n " + name + " link set eth0 up", "ip link set " + link + " up",
 	}
 	for _, fixed := range port.Fixed {
-		bits, gateway := 24, "10.60.0.1"
+		bits := 24
 		if fixed.Address.Is6() {
-			bits, gateway = 64, "fd00:60::1"
+			bits = 64
 		}
+		subnet := netip.PrefixFrom(fixed.Address, bits).Masked()
 		p.addresses = append(p.addresses, fixed.Address)
-		script = append(script, fmt.Sprintf("ip -n machine addr add %s/%d dev eth0 nodad", fixed.Address, bits),
-			"ip -n machine route add default via "+gateway)
+		script = append(script, fmt.Sprintf("ip -n %s addr add %s/%d dev eth0 nodad", name, fixed.Address, bits),
+			fmt.Sprintf("ip -n %s route add default via %s", name, subnet.Addr().Next()))
 	}
-	script = append(script, "ovs-vsctl add-port br-int machine0 -- set interface machine0 external_ids:iface-id="+port.ID)
+	script = append(script, fmt.Sprintf("ovs-vsctl add-port br-int %s -- set interface %s external_ids:iface-id=%s", link, link, port.ID))
 	t.Cleanup(func() {
-		undo := "ovs-vsctl --if-exists del-port machine0; ip link del machine0; ip netns del machine"
+		undo := fmt.Sprintf("ovs-vsctl --if-exists del-port %s; ip link del %s; ip netns del %s", link, link, name)
 		if out, err := world.Exec(context.WithoutCancel(ctx), node, "sh", "-c", undo); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}

@@ -35,7 +35,16 @@ func TestOctavia(t *testing.T) {
 	}
 	ctx := within(t, 20*time.Minute)
 	makeBalanced(ctx, t)
-	clients := []place{world.pod(ctx, t, "client1"), world.pod(ctx, t, "client2"), makeClientMachine(ctx, t)}
+	apply(ctx, t, machineNetwork)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		remove(ctx, t, "namespace", "cloud")
+		remove(ctx, t, "networks.coelan.io", "cloud")
+	})
+	clients := []place{
+		world.pod(ctx, t, "client1"), world.pod(ctx, t, "client2"),
+		makeClientMachine(ctx, t, "machine", "net-cloud"), makeClientMachine(ctx, t, "foreign", "sandbox-balancers"),
+	}
 	inOrder(t, []step{
 		{"served", func(t *testing.T) { awaitBalanced(within(t, 3*time.Minute), t, clients, octaviaServers...) }},
 		{"readiness", func(t *testing.T) { testBalancedReadiness(t, clients) }},
@@ -80,20 +89,15 @@ func makeBalanced(ctx context.Context, t *testing.T) {
 	}
 }
 
-// makeClientMachine has OpenStack make a port for a machine of its own, on a worker.
-func makeClientMachine(ctx context.Context, t *testing.T) place {
+// makeClientMachine has OpenStack make a port for a machine of its own, on a worker and a network
+// that the pods' router has.
+func makeClientMachine(ctx context.Context, t *testing.T, name, network string) place {
 	t.Helper()
-	apply(ctx, t, machineNetwork)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		remove(ctx, t, "namespace", "cloud")
-		remove(ctx, t, "networks.coelan.io", "cloud")
-	})
 	var port openStackPort
 	patient, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := eventually(patient, func() error { // until the network is there
-		out, err := openStack(ctx, "port", "create", "--network", "net-cloud", "--host", worker2, "-f", "json", "client")
+		out, err := openStack(ctx, "port", "create", "--network", network, "--host", worker2, "-f", "json", name)
 		if err != nil {
 			return err
 		}
@@ -101,8 +105,8 @@ func makeClientMachine(ctx context.Context, t *testing.T) place {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _, _ = openStack(context.WithoutCancel(ctx), "port", "delete", "client") })
-	return plugMachine(ctx, t, worker2, port)
+	t.Cleanup(func() { _, _ = openStack(context.WithoutCancel(ctx), "port", "delete", name) })
+	return plugMachine(ctx, t, worker2, name, port)
 }
 
 // awaitBalanced waits until the load balancer is as it should be, and returns its address, at which

@@ -5,6 +5,7 @@ package neutron
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,7 +42,7 @@ func newSupplement(o Options, report func(outcome)) (*supplement, error) {
 	s := &supplement{
 		Options: o, report: report, begun: begun, begin: sync.OnceFunc(func() { close(begun) }),
 		rows:   compile.NewSupplement(compile.Options{Cluster: o.Cluster}),
-		others: compile.Others{},
+		others: compile.Others{Rows: map[intent.Ref]string{}},
 	}
 	to := northbound.Options{Cluster: o.Cluster, Remotes: o.Northbound, Rows: s.want, Report: s.compared, Log: o.Log}
 	if o.TLS != nil {
@@ -64,9 +65,12 @@ func (s *supplement) run(ctx context.Context) {
 	}
 }
 
-// ofNeutron begins the names of switches and routers that ML2/OVN makes; it names ports by their
-// UUIDs alone.
-const ofNeutron = "neutron-"
+// ofNeutron begins the names of switches and routers that ML2/OVN makes, and ofRouterPort those of
+// routers' ports; it names ports of switches by their UUIDs alone.
+const (
+	ofNeutron    = "neutron-"
+	ofRouterPort = "lrp-"
+)
 
 // rowOf is the object that a resource of Neutron is for, and what rows beside those of ML2/OVN need
 // of it: the name of its row, or the address of a floating IP. False: nothing.
@@ -111,23 +115,34 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.others[object] != row {
-		s.others[object] = row
+	if s.others.Rows[object] != row {
+		s.others.Rows[object] = row
 		s.client.Changed()
 	}
 }
 
-// only forgets FloatingIPs that Neutron does not have any more: another project may have got their
-// addresses.
+// only takes all that Neutron has. It forgets FloatingIPs that Neutron does not have any more:
+// another project may have got their addresses.
 func (s *supplement) only(have *resource.Inventory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := len(s.others)
-	maps.DeleteFunc(s.others, func(object intent.Ref, _ string) bool {
+	foreign := map[string][]string{}
+	for object := range s.others.Rows {
+		if object.Kind != intent.KindRouter {
+			continue
+		}
+		for _, id := range have.Foreign(neutroncompile.RouterRef(object.Key)) {
+			foreign[object.Key] = append(foreign[object.Key], ofRouterPort+id)
+		}
+	}
+	before := len(s.others.Rows)
+	maps.DeleteFunc(s.others.Rows, func(object intent.Ref, _ string) bool {
 		_, there := have.Get(neutroncompile.FloatingIPRef(object.Key))
 		return object.Kind == intent.KindFloatingIP && !there
 	})
-	if len(s.others) < before {
+	same := maps.EqualFunc(foreign, s.others.Foreign, slices.Equal)
+	s.others.Foreign = foreign
+	if len(s.others.Rows) < before || !same {
 		s.client.Changed()
 	}
 }
@@ -137,8 +152,8 @@ func (s *supplement) only(have *resource.Inventory) {
 func (s *supplement) want() *nb.Rows {
 	s.mu.Lock()
 	state := s.Intent.Intent().State()
-	maps.DeleteFunc(s.others, func(object intent.Ref, _ string) bool { return !refers(state, object) })
-	others := maps.Clone(s.others)
+	maps.DeleteFunc(s.others.Rows, func(object intent.Ref, _ string) bool { return !refers(state, object) })
+	others := compile.Others{Rows: maps.Clone(s.others.Rows), Foreign: s.others.Foreign}
 	s.mu.Unlock()
 	s.rows.Update(state, others)
 	return s.rows.Rows()

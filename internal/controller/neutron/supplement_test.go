@@ -103,6 +103,18 @@ func TestNamesOfNeutron(t *testing.T) {
 	check("all is known", "neutron-u1", "neutron-u2", resident)
 	change(func(tx *intent.Tx) { tx.DeleteNetwork("red") })
 	check("the Network is gone", "", "neutron-u2", resident)
+	have := resource.NewInventory()
+	have.PutForeign(compile.RouterRef("default"), "u8")
+	have.PutForeign(compile.RouterRef("default"), "u7")
+	have.PutForeign(compile.RouterRef("red"), "u9")
+	s.only(have)
+	if match := name("Logical_Router_Policy", "Router/default foreign"); match != `outport == {"lrp-u7", "lrp-u8"}` {
+		t.Errorf("foreign subnets are reached by %s", match)
+	}
+	s.only(resource.NewInventory())
+	if match := name("Logical_Router_Policy", "Router/default foreign"); match != "" {
+		t.Errorf("foreign subnets that are gone are reached by %s", match)
+	}
 	change(func(tx *intent.Tx) { tx.SetNetwork(red) })
 	check("the Network is back", "", "neutron-u2", resident)
 	found(compile.NetworkRef("red"), object, "u6")

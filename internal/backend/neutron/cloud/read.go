@@ -187,21 +187,28 @@ func routesOf(a resource.Actual) resource.Actual {
 }
 
 // putInterfaces adds the interfaces of a router's port, if the router and the subnets are the
-// cluster's: it has one for each subnet, and IPv6 subnets of one network share a port.
+// cluster's: it has one for each subnet, and IPv6 subnets of one network share a port. A port of
+// that router which has none of them is foreign.
 func putInterfaces(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
 	router, _ := port.Attributes["device_id"].(string)
-	if _, ours := routers[router]; !ours {
+	of, ours := routers[router]
+	if !ours {
 		return
 	}
+	foreign := true
 	ips, _ := port.Attributes["fixed_ips"].([]any)
 	for _, ip := range ips {
 		fixed, _ := ip.(map[string]any)
 		subnet, _ := fixed["subnet_id"].(string)
 		if r, ours := subnets[subnet]; ours {
+			foreign = false
 			have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key, Project: r.Project}, resource.Actual{
 				ID: port.ID, Attributes: resource.Attributes{"router_id": router, "subnet_id": subnet},
 			})
 		}
+	}
+	if foreign {
+		have.PutForeign(of, port.ID)
 	}
 }
 

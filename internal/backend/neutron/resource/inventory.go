@@ -33,6 +33,7 @@ type Inventory struct {
 	trunks   map[string]Trunk
 	subports map[string]Subport
 	exposed  map[string]bool // see Expose
+	foreign  map[Ref][]string
 	// BGPVPNs says whether Neutron has them.
 	BGPVPNs Extension
 }
@@ -53,7 +54,7 @@ func NewInventory() *Inventory {
 	return &Inventory{
 		resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{},
 		trunks: map[string]Trunk{}, subports: map[string]Subport{}, looked: map[Ref]offer{},
-		exposed: map[string]bool{},
+		exposed: map[string]bool{}, foreign: map[Ref][]string{},
 	}
 }
 
@@ -102,6 +103,17 @@ func (i *Inventory) Get(r Ref) (Actual, bool) {
 		return loan.Actual, loan.Refused == ""
 	}
 	return a, ok
+}
+
+// PutForeign adds a port, by its id, by which a subnet that is not the cluster's is on a router
+// that is.
+func (i *Inventory) PutForeign(router Ref, port string) {
+	i.foreign[router] = append(i.foreign[router], port)
+}
+
+// Foreign are the ids of the ports that PutForeign has added for a router, in order.
+func (i *Inventory) Foreign(router Ref) []string {
+	return slices.Sorted(slices.Values(i.foreign[router]))
 }
 
 // All are the Refs of what there is of a kind, by key.

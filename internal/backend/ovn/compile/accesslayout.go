@@ -124,7 +124,7 @@ func (l othersLayout) atNode(node string) string {
 }
 
 // leaves fits what a Router has no other way for, since the other system has named the port.
-func (othersLayout) leaves(s *intent.State, r intent.Router, _ string, like netip.Addr) string {
+func (l othersLayout) leaves(s *intent.State, r intent.Router, _ string, like netip.Addr) string {
 	var within []string
 	for n := range s.NetworksOf(r.Name) {
 		for _, sn := range n.Subnets {
@@ -138,11 +138,15 @@ func (othersLayout) leaves(s *intent.State, r intent.Router, _ string, like neti
 			within = append(within, route.Destination.String())
 		}
 	}
-	if len(within) == 0 {
-		return family(like)
+	match := family(like)
+	if len(within) > 0 {
+		slices.Sort(within)
+		match += fmt.Sprintf(" && !(%s.dst == {%s})", family(like), strings.Join(within, ", "))
 	}
-	slices.Sort(within)
-	return fmt.Sprintf("%s && !(%s.dst == {%s})", family(like), family(like), strings.Join(within, ", "))
+	if foreign := l.others.foreign(r.Name); foreign != "" {
+		match += fmt.Sprintf(" && !(%s)", foreign)
+	}
+	return match
 }
 
 func (othersLayout) floats() bool { return false }

@@ -6,31 +6,48 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
 	"coelan.io/coelan/internal/intent"
 )
 
-// Others are what another system has made for a cluster: by Network and by Router the name of the
-// row, by node that of its port's row, and by FloatingIP the address. ML2/OVN of OpenStack is such
-// a system.
-type Others map[intent.Ref]string
+// Others are what another system has made, such as ML2/OVN of OpenStack.
+type Others struct {
+	// Rows are those for objects of the cluster: by Network and by Router the name of the row, by
+	// node that of its port's row, and by FloatingIP the address.
+	Rows map[intent.Ref]string
+	// Foreign are, by Router, the names of the Logical_Router_Ports by which what is not the
+	// cluster's is on its router, in order.
+	Foreign map[string][]string
+}
 
 // network is the name of the switch of a Network; empty: there is none.
 func (o Others) network(name string) string {
-	return o[intent.Ref{Kind: intent.KindNetwork, Key: name}]
+	return o.Rows[intent.Ref{Kind: intent.KindNetwork, Key: name}]
 }
 
 // router is the name of the router of a Router; empty: there is none.
-func (o Others) router(name string) string { return o[intent.Ref{Kind: intent.KindRouter, Key: name}] }
+func (o Others) router(name string) string {
+	return o.Rows[intent.Ref{Kind: intent.KindRouter, Key: name}]
+}
 
 // node is the name of the port of a node; empty: there is none.
-func (o Others) node(name string) string { return o[intent.Ref{Kind: intent.KindNode, Key: name}] }
+func (o Others) node(name string) string { return o.Rows[intent.Ref{Kind: intent.KindNode, Key: name}] }
+
+// foreign matches what a Router sends by foreign ports; empty: it has none.
+func (o Others) foreign(router string) string {
+	if len(o.Foreign[router]) == 0 {
+		return ""
+	}
+	return `outport == {"` + strings.Join(o.Foreign[router], `", "`) + `"}`
+}
 
 // has reports whether the other system has the address of a FloatingIP for it.
 func (o Others) has(f intent.FloatingIP) bool {
-	return o[intent.Ref{Kind: intent.KindFloatingIP, Key: f.Name}] == f.Address.String()
+	return o.Rows[intent.Ref{Kind: intent.KindFloatingIP, Key: f.Name}] == f.Address.String()
 }
 
 // routed reports whether there is a switch of a Network that has a Router.
@@ -83,7 +100,7 @@ func (c *Supplement) Update(s *intent.State, others Others) {
 	before := *c.others
 	*c.others = others
 	c.compiler.Update(s)
-	if !maps.Equal(before, others) {
+	if !maps.Equal(before.Rows, others.Rows) || !maps.EqualFunc(before.Foreign, others.Foreign, slices.Equal) {
 		c.compiler.update(nil, s)
 	}
 }
@@ -155,14 +172,21 @@ func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 }
 
 // otherRouterKind are Routers that another system has made, one of all shared ones. What is in the
-// cluster keeps its ways, and nothing leaves for a ClusterIP that no Service has.
+// cluster keeps its ways, and nothing leaves for a ClusterIP that no Service has. What is behind a
+// foreign port of the router is reached by that: a node would send it elsewhere, and answers with a
+// node's address.
 type otherRouterKind struct {
 	cluster names.Cluster
 	others  *Others
 }
 
-// staysPriority is that of policies for destinations that the router has ways to.
-const staysPriority = 950
+const (
+	// staysPriority is that of policies for destinations that the router has ways to.
+	staysPriority = 950
+	// foreignPriority is that of the policy for what is behind foreign ports, before those that
+	// lead to nodes.
+	foreignPriority = sourcePriority + 50
+)
 
 // Name implements Kind.
 func (otherRouterKind) Name() string { return "Router" }
@@ -189,6 +213,11 @@ func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	}
 	if name != intent.DefaultRouterName || made == "" {
 		return
+	}
+	if match := k.others.foreign(name); match != "" {
+		u.AddTo(ref, "policies", nb.Key(ref.Key, "foreign"), &nb.RouterPolicy{
+			Priority: foreignPriority, Match: match, Action: "allow",
+		})
 	}
 	for _, all := range everything {
 		dst := all.Destination.Addr()

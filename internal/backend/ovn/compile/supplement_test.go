@@ -69,7 +69,7 @@ func supplemented() intent.Objects {
 
 // all are what Neutron has made of the Objects.
 func all() Others {
-	others := Others{}
+	others := Others{Rows: map[intent.Ref]string{}, Foreign: map[string][]string{"default": {"lrp-f1", "lrp-f2"}, "red": {"lrp-f3"}}}
 	for kind, names := range map[intent.Kind]map[string]string{
 		intent.KindNetwork: {
 			"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o", "wan": "neutron-w",
@@ -81,7 +81,7 @@ func all() Others {
 		},
 	} {
 		for key, name := range names {
-			others[intent.Ref{Kind: kind, Key: key}] = name
+			others.Rows[intent.Ref{Kind: kind, Key: key}] = name
 		}
 	}
 	return others
@@ -145,8 +145,10 @@ func TestSupplementIsCompilingAnew(t *testing.T) {
 			o.FloatingIPs = some(t, "floating", o.FloatingIPs)
 			// When these change, all is compiled anew: that must not be all that is tried.
 			if !rapid.Bool().Draw(t, "all others") {
-				kept := some(t, "others", slices.SortedFunc(maps.Keys(others), intent.Ref.Compare))
-				maps.DeleteFunc(others, func(object intent.Ref, _ string) bool { return !slices.Contains(kept, object) })
+				kept := some(t, "others", slices.SortedFunc(maps.Keys(others.Rows), intent.Ref.Compare))
+				maps.DeleteFunc(others.Rows, func(object intent.Ref, _ string) bool { return !slices.Contains(kept, object) })
+				foreign := some(t, "foreign", slices.Sorted(maps.Keys(others.Foreign)))
+				maps.DeleteFunc(others.Foreign, func(router string, _ []string) bool { return !slices.Contains(foreign, router) })
 			}
 			s, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
 			if err != nil {
@@ -188,4 +190,18 @@ func some[T any](t *rapid.T, what string, list []T) (kept []T) {
 		}
 	}
 	return kept
+}
+
+// What leaves a router of Neutron by a foreign port does not leave the cluster.
+func TestForeignStays(t *testing.T) {
+	others := all()
+	l := othersLayout{others: &others}
+	s := intenttest.State(supplemented())
+	r := func(name string) intent.Router { r, _ := s.Routers().Get(name); return r }
+	if got := l.leaves(s, r("red"), "", addr("10.10.0.1")); got != `ip4 && !(ip4.dst == {10.10.0.0/16}) && !(outport == {"lrp-f3"})` {
+		t.Errorf("from red leaves what fits %s", got)
+	}
+	if got := l.leaves(s, r("blue"), "", addr("fd00::1")); got != "ip6" {
+		t.Errorf("from blue leaves what fits %s", got)
+	}
 }

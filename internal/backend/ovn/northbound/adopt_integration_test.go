@@ -27,10 +27,10 @@ func TestSupplement(t *testing.T) {
 		Protocol: intent.TCP, Port: 80, ClusterIP: w.ServiceRanges[0].Prefix.Addr().Next(),
 		Endpoints: []intent.ServiceEndpoint{{Address: w.Ports[0].Addresses[0], Port: 8080}},
 	}}}}
-	others := compile.Others{
+	others := compile.Others{Rows: map[intent.Ref]string{
 		{Kind: intent.KindNetwork, Key: "default"}: "neutron-d", {Kind: intent.KindRouter, Key: "default"}: "neutron-rd",
 		{Kind: intent.KindNode, Key: "n1"}: "p1", {Kind: intent.KindNode, Key: "n2"}: "p2",
-	}
+	}}
 	state := intenttest.State(w)
 	begin := func(rows *nb.Rows) *controller {
 		return start(t, []string{o.Remote("nb")}, state, func(o *Options) { o.Rows = func() *nb.Rows { return rows } })
