@@ -179,6 +179,24 @@ func TestValues(t *testing.T) {
 			want:   []string{"--neutron-endpoint=http://192.0.2.1:9696/\n", "--neutron-project=coelan\n", "--neutron-spare-ports=8\n"},
 			absent: []string{"--clouds-file", "name: clouds", "--northbound", "--neutron-projects"},
 		},
+		"subnet pools of OpenStack": {
+			values: map[string]any{
+				"config":     map[string]any{"encapsulation": "geneve", "mapping": "namespace", "backend": map[string]any{"type": "neutron"}},
+				"controller": map[string]any{"namespaceSubnets": []any{map[string]any{"pool": "10.128.0.0/14", "prefixLength": 24}}},
+				"neutron": map[string]any{"endpoint": "http://192.0.2.1:9696/", "project": "coelan", "subnetPools": []any{
+					"6a1f0000-0000-4000-8000-000000000001", "6a1f0000-0000-4000-8000-000000000002",
+				}},
+			},
+			want: []string{"--neutron-subnet-pools=6a1f0000-0000-4000-8000-000000000001,6a1f0000-0000-4000-8000-000000000002\n"},
+		},
+		"subnet pools of OpenStack without a part of them": {
+			values: map[string]any{
+				"config": map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "neutron"}},
+				"neutron": map[string]any{
+					"endpoint": "http://192.0.2.1:9696/", "project": "coelan", "subnetPools": []any{"6a1f0000-0000-4000-8000-000000000001"},
+				},
+			}, err: "neutron.subnetPools needs controller.namespaceSubnets",
+		},
 		"a project of Neutron has namespaces": {
 			values: map[string]any{
 				"config":  map[string]any{"encapsulation": "geneve", "backend": map[string]any{"type": "neutron"}},

@@ -5,7 +5,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
 	"coelan.io/coelan/internal/backend/neutron/cloud"
@@ -22,6 +24,7 @@ type neutronFlags struct {
 	access   cloud.Access
 	spare    int
 	projects []string
+	pools    []string
 	octavia  balancers.Settings
 }
 
@@ -41,6 +44,9 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.projects, "neutron-projects", nil,
 		"with the backend neutron: PROJECT=NAMESPACE,…: namespaces that may ask for a project by the annotation "+
 			"openstack.org/kuryr-project, or * for all; one flag for each project")
+	flags.StringSliceVar(&f.pools, "neutron-subnet-pools", nil,
+		"with the backend neutron: UUIDs of subnet pools, at most one of each family, that --namespace-subnets are a part of; none: the "+
+			"controller makes them")
 	flags.StringVar(&f.octavia.Endpoint, "octavia-endpoint", "", "with --neutron-endpoint: URL of an Octavia without keystone")
 	flags.StringVar(&f.octavia.Subnet, "octavia-subnet", "",
 		"with the backend neutron: id of the subnet of Neutron that addresses of load balancers of Octavia are of; empty: there are none")
@@ -53,9 +59,9 @@ func (f *neutronFlags) add(flags *pflag.FlagSet) {
 // options are nil for other backends.
 func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	if o.backend != "neutron" {
-		if f.access != (cloud.Access{}) || len(f.projects) > 0 {
-			return nil, fmt.Errorf("--clouds-file, --cloud, --neutron-endpoint, --neutron-project and --neutron-projects have no "+
-				"meaning with --backend %s", o.backend)
+		if f.access != (cloud.Access{}) || len(f.projects) > 0 || len(f.pools) > 0 {
+			return nil, fmt.Errorf("--clouds-file, --cloud, --neutron-endpoint, --neutron-project, --neutron-projects and "+
+				"--neutron-subnet-pools have no meaning with --backend %s", o.backend)
 		}
 		return nil, nil //nolint:nilnil // without Neutron there are no settings of it
 	}
@@ -76,7 +82,12 @@ func (f *neutronFlags) options(o *ovnFlags) (*controller.Neutron, error) {
 	case o.Subnet != "" && o.Provider == "":
 		return nil, errors.New("--octavia-provider: is empty")
 	}
-	n := &controller.Neutron{Cloud: f.access, Spare: f.spare, Octavia: f.octavia}
+	for i, id := range f.pools {
+		if uuid.Validate(id) != nil || slices.Contains(f.pools[:i], id) {
+			return nil, fmt.Errorf("--neutron-subnet-pools: %q is not a UUID, or is there twice", id)
+		}
+	}
+	n := &controller.Neutron{Cloud: f.access, Spare: f.spare, SubnetPools: f.pools, Octavia: f.octavia}
 	var err error
 	if n.Projects, err = translate.ParseProjects(f.projects); err != nil {
 		return nil, fmt.Errorf("--neutron-projects: %w", err)

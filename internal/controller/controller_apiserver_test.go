@@ -59,6 +59,7 @@ func TestController(t *testing.T) {
 		{"namespaces that a Network selects", testSelected}, {"subnets of namespaces", testNamespaceSubnets},
 		{"subnets of namespaces are used up", testNamespaceSubnetsUsedUp},
 		{"subnets of namespaces on and off", testNamespaceSubnetsOnAndOff},
+		{"subnets of namespaces of pools of OpenStack", testGivenSubnetPools},
 		{"namespace deletion", testNamespaceDeletion},
 		{"policies of all kinds", testPoliciesOfAllKinds},
 		{"refused by switches", testRefusedBySwitches},

@@ -8,6 +8,8 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -23,6 +25,7 @@ import (
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/config"
+	"coelan.io/coelan/internal/controller/networks"
 	"coelan.io/coelan/internal/controller/neutron/balancers"
 	"coelan.io/coelan/internal/controller/policies"
 	"coelan.io/coelan/internal/intent"
@@ -88,6 +91,8 @@ type Neutron struct {
 	Spare int
 	// Projects are the projects of OpenStack that namespaces may ask for; it is not nil.
 	Projects translate.Projects
+	// SubnetPools are the ids of subnet pools of OpenStack that NamespaceSubnets are a part of.
+	SubnetPools []string
 	// Octavia is what load balancers of Octavia need.
 	Octavia balancers.Settings
 	// Northbound are the servers of the northbound database that Neutron writes, TLS files for
@@ -130,10 +135,22 @@ func (o Options) serviceCIDRs() []netip.Prefix {
 	return nil
 }
 
+// taken reads what subnets of namespaces must not overlap beside what the API has: subnets of the
+// same subnet pools of OpenStack.
+func (o Options) taken() func(context.Context) ([]netip.Prefix, error) {
+	if o.Neutron == nil {
+		return networks.NoneTaken
+	}
+	return cloud.NewSubnetPools(o.Neutron.Cloud, o.Neutron.SubnetPools).Taken
+}
+
 // CheckNamespaceSubnets says why pools cannot be used with the other settings.
 func (o Options) CheckNamespaceSubnets() error {
 	if len(o.NamespaceSubnets) > 0 && o.Mapping != config.MapNamespace {
 		return fmt.Errorf("has no meaning with --mapping %s: it is for --mapping %s", o.Mapping, config.MapNamespace)
+	}
+	if o.Neutron != nil && len(o.Neutron.SubnetPools) > 0 && len(o.NamespaceSubnets) == 0 {
+		return errors.New("is needed with --neutron-subnet-pools: which part of the pools do namespaces have?")
 	}
 	for _, pool := range o.NamespaceSubnets {
 		for _, p := range o.serviceCIDRs() {

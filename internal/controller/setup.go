@@ -58,7 +58,7 @@ func setup(
 		}
 	}
 	err = networks.Setup(m, a, monitor, networks.Options{
-		Mapping: o.Mapping, Pools: o.NamespaceSubnets, ServiceCIDRs: o.serviceCIDRs(), VNIs: o.VNIs,
+		Mapping: o.Mapping, Pools: o.NamespaceSubnets, Taken: o.taken(), ServiceCIDRs: o.serviceCIDRs(), VNIs: o.VNIs,
 		UsageInterval: o.UsageInterval, Refusals: distribution.Hub, RefusedInterval: o.PolicyInterval,
 	})
 	if err != nil {
@@ -119,8 +119,8 @@ func setupNeutron(
 	runner, err := neutron.New(neutron.Options{
 		Log: o.Log, Cluster: o.Neutron.Cluster, Cloud: o.Neutron.Cloud, Northbound: o.Neutron.Northbound,
 		TLS: o.Neutron.TLS, Spare: o.Neutron.Spare, Octavia: o.Neutron.Octavia, SubnetPools: o.NamespaceSubnets,
-		Projects: slices.Collect(maps.Keys(o.Neutron.Projects)),
-		Intent:   source, Informers: m.GetCache(), Access: a,
+		GivenPools: o.Neutron.SubnetPools, Projects: slices.Collect(maps.Keys(o.Neutron.Projects)),
+		Intent: source, Informers: m.GetCache(), Access: a,
 		Hub: distribution.Hub, Monitor: monitor,
 	})
 	if err != nil {

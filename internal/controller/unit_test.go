@@ -49,6 +49,10 @@ func TestCheckNamespaceSubnets(t *testing.T) {
 		{"Services elsewhere", "", func(o *Options) {
 			o.OVN = &OVN{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}}
 		}},
+		{"no part of OpenStack's pools", "is needed with --neutron-subnet-pools", func(o *Options) {
+			o.Neutron, o.NamespaceSubnets = &Neutron{SubnetPools: []string{"1"}}, nil
+		}},
+		{"a part of OpenStack's pools", "", func(o *Options) { o.Neutron = &Neutron{SubnetPools: []string{"1"}} }},
 		{"no pools, another mapping", "", func(o *Options) { o.Mapping, o.NamespaceSubnets = config.MapFlat, nil }},
 	} {
 		o := Options{Mapping: config.MapNamespace}

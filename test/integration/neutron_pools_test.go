@@ -20,7 +20,7 @@ import (
 
 // A namespace's Network has subnets of pools that Neutron has: its pods are reached on all nodes,
 // by pods of other namespaces and by nodes; those of an isolated one by its own pods alone. The
-// pools stay when the Network goes, and go with the setting.
+// pools stay when the Network goes, and go with the setting. One that is given stays.
 func neutronPools(t *testing.T, w *world) {
 	list := func(collection, query string) (found []map[string]any) {
 		t.Helper()
@@ -101,4 +101,28 @@ func neutronPools(t *testing.T, w *world) {
 	restart()
 	neutronPoll(t, func() bool { return len(list("subnetpools", "")) == 0 },
 		func() { t.Errorf("the pools are still there: %v", list("subnetpools", "")) })
+
+	// A pool of an administrator takes the place of that of its family.
+	made, _ := neutronCall(t, w, "POST", "subnetpools",
+		`{"subnetpool": {"name": "office", "project_id": "theirs", "shared": true, "prefixes": ["10.128.0.0/9"]}}`)["subnetpool"].(map[string]any)
+	office := fmt.Sprint(made["id"])
+	w.Neutron.GivenPools = []string{office}
+	defer func() { w.Neutron.GivenPools = nil }()
+	restart(intent.SubnetPool{Prefix: v4, Bits: 24}, intent.SubnetPool{Prefix: v6, Bits: 64})
+	add("given", lab.Shared(), "10.128.9.0/24", "fd00:128:0:9::/64")
+	if subnets := list("subnets", "subnetpool_id="+office); len(subnets) != 1 || subnets[0]["cidr"] != "10.128.9.0/24" {
+		t.Errorf("subnets of the given pool: %v", subnets)
+	}
+	if pools := list("subnetpools", ""); len(pools) != 2 {
+		t.Errorf("pools: %v, want the given one and one of IPv6", pools)
+	}
+	w.API.RemoveNetwork("ns-given")
+	w.API.RemoveRouter("ns-given")
+	w.Neutron.GivenPools = nil
+	restart()
+	neutronPoll(t, func() bool {
+		return len(list("subnetpools", "")) == 1 && len(list("subnets", "subnetpool_id="+office)) == 0
+	},
+		func() { t.Errorf("pools %v, subnets %v", list("subnetpools", ""), list("subnets", "")) })
+	neutronCall(t, w, "DELETE", "subnetpools/"+office, "")
 }

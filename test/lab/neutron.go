@@ -46,6 +46,8 @@ type Neutron struct {
 	Octavia balancers.Settings
 	// SubnetPools are those of namespaces' Networks, for a controller that starts.
 	SubnetPools []intent.SubnetPool
+	// GivenPools are the ids of subnet pools of Neutron that those are a part of.
+	GivenPools []string
 	// Calls is how many calls of Neutron's API the controller's half has made since its start.
 	Calls func() int64
 	lab   *Lab
@@ -141,6 +143,7 @@ func (n *Neutron) parts(objects cache.Cache, writer client.Client) ([]func(conte
 	runner, err := neutron.New(neutron.Options{
 		Log: log, Intent: source, Informers: objects, Monitor: monitor, Hub: n,
 		Spare: reserved.NeutronSpare, Octavia: n.Octavia, SubnetPools: n.SubnetPools,
+		GivenPools: n.GivenPools,
 		Northbound: []string{n.lab.OVN.Remote("nb")},
 		Cloud:      cloud.Access{Endpoint: n.Endpoint, Project: neutrontest.Project},
 		Access:     &reconcile.Access{Client: writer, Live: writer, Events: &record.FakeRecorder{}},

@@ -6,6 +6,7 @@
 package networks
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"time"
@@ -26,6 +27,8 @@ type Options struct {
 	// Pools are what each namespace has the subnets of its Network of, in the mapping by namespace;
 	// none: it has a Network on each node, of the node's podCIDRs.
 	Pools []intent.SubnetPool
+	// Taken reads the prefixes, beside those that the API has, that a new subnet must not overlap.
+	Taken func(context.Context) ([]netip.Prefix, error)
 	// ServiceCIDRs are prefixes of ClusterIPs beside those of the API.
 	ServiceCIDRs []netip.Prefix
 	// VNIs to allocate from.
@@ -37,6 +40,9 @@ type Options struct {
 	Refusals        Refusals
 	RefusedInterval time.Duration
 }
+
+// NoneTaken is for a cluster that shares its Pools with nothing.
+func NoneTaken(context.Context) ([]netip.Prefix, error) { return nil, nil }
 
 // Refusals are the objects that nodes' switches refuse.
 type Refusals interface {
@@ -51,7 +57,7 @@ func Setup(m manager.Manager, a *reconcile.Access, monitor *heartbeat.Monitor, o
 	if err := numbering.setup(m, monitor, o); err != nil {
 		return fmt.Errorf("numbering: %w", err)
 	}
-	namespaces := &namespaces{Access: a, mapping: o.Mapping, subnets: newSubnets(a, o.Pools, o.ServiceCIDRs)}
+	namespaces := &namespaces{Access: a, mapping: o.Mapping, subnets: newSubnets(a, o)}
 	if err := namespaces.setup(m, monitor); err != nil {
 		return fmt.Errorf("namespaces: %w", err)
 	}

@@ -25,30 +25,35 @@ import (
 const (
 	reasonPoolUsedUp     = "SubnetPoolUsedUp"
 	reasonPoolUnsuitable = "SubnetPoolUnsuitable"
+	reasonPoolUnknown    = "SubnetPoolUnknown"
 )
 
 // poolRetry is how often a namespace without a subnet is looked at beside each time that a Network
 // goes: podCIDRs and prefixes of ClusterIPs go, too.
 const poolRetry = time.Minute
 
+// unknownRetry is how often it is asked again what is taken elsewhere.
+const unknownRetry = 10 * time.Second
+
 // subnets makes Networks of namespaces with subnets of pools. What is taken is in the objects
 // alone.
 type subnets struct {
 	*reconcile.Access
 	pools        []intent.SubnetPool
+	elsewhere    func(context.Context) ([]netip.Prefix, error)
 	serviceCIDRs []netip.Prefix
 
 	mu sync.Mutex
 	// last are the subnets that were given last, by pool.
 	last map[intent.SubnetPool]netip.Prefix
-	// without are the namespaces that have got none.
-	without map[string]bool
+	// without are the namespaces that have got none, and when each is looked at again.
+	without map[string]time.Duration
 }
 
-func newSubnets(a *reconcile.Access, pools []intent.SubnetPool, serviceCIDRs []netip.Prefix) *subnets {
+func newSubnets(a *reconcile.Access, o Options) *subnets {
 	return &subnets{
-		Access: a, pools: pools, serviceCIDRs: serviceCIDRs, last: map[intent.SubnetPool]netip.Prefix{},
-		without: map[string]bool{},
+		Access: a, pools: o.Pools, elsewhere: o.Taken, serviceCIDRs: o.ServiceCIDRs,
+		last: map[intent.SubnetPool]netip.Prefix{}, without: map[string]time.Duration{},
 	}
 }
 
@@ -63,21 +68,27 @@ func (s *subnets) create(ctx context.Context, namespace *corev1.Namespace, n *v1
 		return err
 	}
 	podCIDRs := allocate.PodCIDRs(reconcile.Pointers(nodes.Items))
+	elsewhere, err := s.elsewhere(ctx)
+	if err != nil {
+		s.refuse(namespace, unknownRetry, reasonPoolUnknown, "new pods of the namespace wait until it is known what is taken: "+err.Error())
+		return nil
+	}
 	taken, err := s.taken(ctx, podCIDRs)
 	if err != nil {
 		return err
 	}
+	taken = append(taken, elsewhere...)
 	chosen := make([]netip.Prefix, len(s.pools))
 	for i, pool := range s.pools {
 		ofFamily := func(p netip.Prefix) bool { return p.Addr().Is4() == pool.Prefix.Addr().Is4() }
 		if !slices.ContainsFunc(podCIDRs, ofFamily) {
-			s.refuse(namespace, reasonPoolUnsuitable, fmt.Sprintf("new pods of the namespace wait: no node has a podCIDR of the family "+
+			s.refuse(namespace, poolRetry, reasonPoolUnsuitable, fmt.Sprintf("new pods of the namespace wait: no node has a podCIDR of the family "+
 				"of the pool %s; take it out of --namespace-subnets of the controller", pool))
 			return nil
 		}
 		chosen[i], err = allocate.NextSubnet(pool, taken, s.last[pool])
 		if errors.Is(err, allocate.ErrPoolUsedUp) {
-			s.refuse(namespace, reasonPoolUsedUp, "new pods of the namespace wait until another Network goes, or --namespace-subnets "+
+			s.refuse(namespace, poolRetry, reasonPoolUsedUp, "new pods of the namespace wait until another Network goes, or --namespace-subnets "+
 				"of the controller has a larger pool: "+err.Error())
 			return nil
 		}
@@ -93,13 +104,13 @@ func (s *subnets) create(ctx context.Context, namespace *corev1.Namespace, n *v1
 }
 
 // refuse has a namespace wait. The caller holds the lock.
-func (s *subnets) refuse(namespace *corev1.Namespace, reason, message string) {
-	s.without[namespace.Name] = true
+func (s *subnets) refuse(namespace *corev1.Namespace, retry time.Duration, reason, message string) {
+	s.without[namespace.Name] = retry
 	s.Events.Event(namespace, corev1.EventTypeWarning, reason, message)
 }
 
-// taken is what subnets of pools must not overlap. The API server is asked, since the cache may
-// not have the Networks yet that were made a moment ago.
+// taken is what of the cluster subnets of pools must not overlap. The API server is asked, since the
+// cache may not have the Networks yet that were made a moment ago.
 func (s *subnets) taken(ctx context.Context, podCIDRs []netip.Prefix) ([]netip.Prefix, error) {
 	networks := &v1alpha1.NetworkList{}
 	if err := s.Live.List(ctx, networks); err != nil {
@@ -123,10 +134,7 @@ func (s *subnets) forget(namespace string) {
 func (s *subnets) again(namespace string) ctrl.Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.without[namespace] {
-		return ctrl.Result{RequeueAfter: poolRetry}
-	}
-	return ctrl.Result{}
+	return ctrl.Result{RequeueAfter: s.without[namespace]} // 0: it is not
 }
 
 // waiting asks for the namespaces without subnets.

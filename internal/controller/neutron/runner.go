@@ -44,6 +44,8 @@ type Options struct {
 	Spare int
 	// SubnetPools are what namespaces' Networks have their subnets of.
 	SubnetPools []intent.SubnetPool
+	// GivenPools are the ids of subnet pools of other programs that those are a part of.
+	GivenPools []string
 	// Northbound are the servers of OVN's northbound database that Neutron writes; without, there
 	// are no Services, and no way out of the Router default.
 	Northbound []string
@@ -119,7 +121,7 @@ func New(o Options) (*Runner, error) {
 		Access: o.Cloud, Cluster: o.Cluster, Want: r.want, Claims: r.claims, Found: r.found, Report: r.report,
 		Lent: r.lent, Parents: r.parents, Asks: r.asks,
 		Answered: r.identities.answered, Projects: o.Projects, Log: o.Log,
-		Quotas: r.quotasRead,
+		Quotas: r.quotasRead, SubnetPools: o.GivenPools,
 	})
 	r.metrics = newMetrics(r)
 	r.balancers = balancers.New(balancers.Options{
@@ -214,7 +216,7 @@ func (r *Runner) want(have *resource.Inventory) *resource.Set {
 	state := r.Intent.Intent().State()
 	options := compile.Options{
 		Cluster: r.Cluster, Supplemented: r.supplement != nil, Spare: r.Spare,
-		SubnetPools: r.SubnetPools,
+		SubnetPools: r.SubnetPools, GivenPools: r.GivenPools,
 	}.With(state, have)
 	if state == r.compiled && options.Equal(r.options) {
 		return r.set

@@ -54,6 +54,8 @@ type Options struct {
 	// Lent are asked for whenever all is read: which networks of other programs objects name. Nil:
 	// none.
 	Lent func() []Wanted
+	// SubnetPools are the ids of those of other programs that the settings name.
+	SubnetPools []string
 	// Parents are asked for whenever all is read: by which ports machines of OpenStack are plugged
 	// that are nodes. Nil: none are.
 	Parents func() []Parent

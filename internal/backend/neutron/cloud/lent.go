@@ -52,18 +52,8 @@ func (s *session) readLent(ctx context.Context, have *resource.Inventory) error 
 
 // lentNetwork looks for a network of another program. An error is one after which nothing is known.
 func (s *session) lentNetwork(ctx context.Context, w Wanted) (resource.Loan, error) {
-	networks := collections[resource.Network]
 	if uuid.Validate(w.Name) == nil {
-		var answer map[string]map[string]any
-		err := s.get(ctx, networks.path+"/"+w.Name, &answer)
-		var refused *refusal
-		switch {
-		case gone(err):
-			return resource.Loan{Refused: "Neutron has no network " + w.Name}, nil
-		case errors.As(err, &refused):
-			return resource.Loan{Refused: "Neutron does not show the network " + w.Name + ": " + refused.text}, nil
-		}
-		return resource.Loan{Actual: actual(answer[networks.singular])}, err
+		return s.lentByID(ctx, resource.Network, w.Name)
 	}
 	project := cmp.Or(w.Project, s.project)
 	found, err := s.list(ctx, resource.Network, []string{project}, url.Values{"tags": {w.Name}})
@@ -75,4 +65,18 @@ func (s *session) lentNetwork(ctx context.Context, w Wanted) (resource.Loan, err
 		return resource.Loan{}, err
 	}
 	return resource.Loan{Actual: found[0]}, nil
+}
+
+// lentByID looks for a resource of another program. An error is one after which nothing is known.
+func (s *session) lentByID(ctx context.Context, k resource.Kind, id string) (resource.Loan, error) {
+	var answer map[string]map[string]any
+	err := s.get(ctx, collections[k].path+"/"+id, &answer)
+	var refused *refusal
+	switch {
+	case gone(err):
+		return resource.Loan{Refused: fmt.Sprintf("Neutron has no %s %s", k, id)}, nil
+	case errors.As(err, &refused):
+		return resource.Loan{Refused: fmt.Sprintf("Neutron does not show the %s %s: %s", k, id, refused.text)}, nil
+	}
+	return resource.Loan{Actual: actual(answer[collections[k].singular])}, err
 }

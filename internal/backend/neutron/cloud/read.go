@@ -32,7 +32,9 @@ type session struct {
 	refused map[resource.Ref]resource.Problem
 	claims  func(context.Context) []resource.Claim
 	lent    func() []Wanted
-	parents func() []Parent
+	// givenPools are the ids of the subnet pools of other programs that the settings name.
+	givenPools []string
+	parents    func() []Parent
 	// pools says that there may be subnet pools of the cluster: most clusters have none, and need
 	// no list of them.
 	pools bool
@@ -58,7 +60,8 @@ func newSession(
 ) *session {
 	return &session{
 		api: api, project: project, tenants: others, cluster: o.Cluster, claims: o.Claims, lent: o.Lent, calls: calls,
-		parents: o.Parents, pools: true, last: map[string]int{},
+		givenPools: o.SubnetPools,
+		parents:    o.Parents, pools: true, last: map[string]int{},
 		doubtful: map[resource.Ref]bool{}, refused: map[resource.Ref]resource.Problem{},
 		attempt: newAttempt(), looked: map[resource.Ref]time.Time{}, unanswered: map[callKey]int{},
 		quotas: newQuotaReader(api, o, calls),
@@ -133,6 +136,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		return nil, err
 	}
 	if err := s.readBGPVPNs(ctx, have, routers); err != nil {
+		return nil, err
+	}
+	if err := s.readSubnetPools(ctx, have); err != nil {
 		return nil, err
 	}
 	return have, s.readLent(ctx, have)

@@ -132,3 +132,44 @@ func TestNoSubnetPools(t *testing.T) {
 	w.set(tenant(1))
 	w.done()
 }
+
+// A subnet is of a pool of another program, which stays as it is, waits while there is none, and is
+// known with what others have of the pool.
+func TestGivenSubnetPool(t *testing.T) {
+	w := newWorld(t)
+	theirs := w.make("subnetpools", "subnetpool", `"name": "office", "project_id": "z", "prefixes": ["10.128.0.0/14"], "shared": true`)
+	network := w.make("networks", "network", `"name": "theirs", "project_id": "z"`)
+	w.make("subnets", "subnet", fmt.Sprintf(`"network_id": %q, "cidr": "10.128.1.0/24", "ip_version": 4, "subnetpool_id": %q, "project_id": "z"`, network, theirs))
+	lent := resource.LentSubnetPool(theirs)
+	given := func(cidrs ...string) *resource.Set {
+		all := resource.NewSet()
+		all.Add(resource.Resource{Ref: lent, Object: "Network default", Optional: true})
+		subnets(all, lent, cidrs...)
+		return all
+	}
+	w.set(given("10.128.0.0/24"))
+	o := w.await("it waits", func(o outcome) bool { return len(o.problems) > 0 })
+	if p := o.problems[0]; p.Reason != "Waiting" || p.Object != "Network 10.128.0.0/24" {
+		t.Errorf("problems %+v", o.problems)
+	}
+	w.stop()
+	w.change = func(c *Client) { c.o.SubnetPools = []string{theirs} }
+	w.start()
+	w.set(given("10.128.0.0/24"))
+	w.done()
+	taken, err := NewSubnetPools(Access{Endpoint: w.neutron.URL, Project: "p"}, []string{theirs}).Taken(t.Context())
+	if err != nil || fmt.Sprint(taken) != "[10.128.1.0/24 10.128.0.0/24]" {
+		t.Errorf("taken are %v, %v", taken, err)
+	}
+	w.set(resource.NewSet())
+	w.done()
+	if diff := cmp.Diff([]string{"<nil> z [10.128.0.0/14] 8", "10.128.1.0/24 of office"}, w.pools()); diff != "" {
+		t.Errorf("pools and subnets (-want +got):\n%s", diff)
+	}
+	if taken, err := NewSubnetPools(Access{Endpoint: "http://127.0.0.1:1", Project: "p"}, nil).Taken(t.Context()); len(taken) > 0 || err != nil {
+		t.Errorf("of no pools are taken %v, %v", taken, err)
+	}
+	if _, err := NewSubnetPools(Access{Endpoint: "http://127.0.0.1:1", Project: "p"}, []string{theirs}).Taken(t.Context()); err == nil {
+		t.Error("without a Neutron it is known what is taken")
+	}
+}

@@ -25,8 +25,13 @@ type Options struct {
 	// Supplemented says that OVN's northbound database has what Neutron lacks: Services, the way
 	// out of the cluster, and what lets nodes reach their Ports (ovn/compile.Supplement).
 	Supplemented bool
-	// SubnetPools are what the controller has the subnets of namespaces' Networks of.
+	// SubnetPools are what the controller has the subnets of namespaces' Networks of, and
+	// GivenPools the ids of subnet pools of other programs that these are a part of. For those that
+	// are a part of none Neutron gets a pool.
 	SubnetPools []intent.SubnetPool
+	GivenPools  []string
+	// Given are those of GivenPools that Neutron has.
+	Given Given
 	// Own is the id of the cluster's own project.
 	Own string
 	// Placed says where Networks are that are to be in another one.
@@ -45,6 +50,7 @@ type Options struct {
 // With are the Options for a Neutron that has this, with a State.
 func (o Options) With(s *intent.State, have *resource.Inventory) Options {
 	o.Own, o.Placed, o.Loans = have.Own, Place(s, have), Borrow(s, have)
+	o.Given = give(o.SubnetPools, o.GivenPools, have)
 	o.Groups, o.Trunks, o.BGPVPNs = have.All(resource.SecurityGroup), have.Trunks(), have.BGPVPNs
 	return o
 }
@@ -77,6 +83,7 @@ func Compile(s *intent.State, o Options) *resource.Set {
 	for r := range s.Routers().All() {
 		c.router(r)
 	}
+	c.set.Problems = append(c.set.Problems, o.Given.Problems...)
 	for _, p := range o.SubnetPools {
 		c.subnetPool(p)
 	}

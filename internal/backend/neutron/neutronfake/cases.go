@@ -244,7 +244,8 @@ func Check(t *testing.T, endpoint string) {
 			path, body := c.Path, c.Body
 			for name, id := range ids {
 				path = strings.Replace(path+"/", "/$"+name+"/", "/"+id+"/", 1)
-				path = strings.TrimSuffix(path, "/")
+				path = strings.ReplaceAll(strings.TrimSuffix(path, "/")+"&", "=$"+name+"&", "="+id+"&")
+				path = strings.TrimSuffix(path, "&")
 				body = strings.ReplaceAll(body, `"$`+name+`"`, `"`+id+`"`)
 			}
 			status, answer, err := Call(t.Context(), c.Method, endpoint+"v2.0/"+path, body)

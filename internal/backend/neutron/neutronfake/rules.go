@@ -43,7 +43,8 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 		"subnetpools": {
 			class: "SubnetPool", singular: "subnetpool", plural: "subnetpools", attributes: object{
 				"name": "", "prefixes": []any{}, "default_prefixlen": nil, "min_prefixlen": nil, "max_prefixlen": nil,
-			}, check: (*Neutron).checkSubnetPool,
+				"shared": false,
+			}, fixed: []string{"shared"}, check: (*Neutron).checkSubnetPool,
 		},
 		"ports": {
 			class: "Port", singular: "port", plural: "ports", attributes: object{

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Loan is a network of another program, or a subnet of one, that the cluster's ports may be on. The
-// cluster neither changes nor removes it.
+// Loan is a network of another program, or a subnet of one, that the cluster's ports may be on, or
+// a subnet pool that its subnets may be of. The cluster neither changes nor removes it.
 type Loan struct {
 	Actual
 	// Refused says why there is none; empty: there is.
@@ -25,6 +25,9 @@ func LentNetwork(object string) Ref { return Ref{Kind: Network, Key: Key(lentKey
 func LentSubnet(object string, prefix netip.Prefix) Ref {
 	return Ref{Kind: Subnet, Key: Key(lentKey+object, prefix.String())}
 }
+
+// LentSubnetPool is the subnet pool of another program with that id.
+func LentSubnetPool(id string) Ref { return Ref{Kind: SubnetPool, Key: Key(lentKey + id)} }
 
 // lent reports whether a Ref is of a Loan.
 func (r Ref) lent() bool { return strings.HasPrefix(r.Key, lentKey) }
