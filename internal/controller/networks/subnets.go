@@ -109,8 +109,8 @@ func (s *subnets) refuse(namespace *corev1.Namespace, retry time.Duration, reaso
 	s.Events.Event(namespace, corev1.EventTypeWarning, reason, message)
 }
 
-// taken is what of the cluster subnets of pools must not overlap. The API server is asked, since the
-// cache may not have the Networks yet that were made a moment ago.
+// taken is what of the cluster subnets of pools must not overlap. The API server is asked, since
+// the cache may not have the Networks yet that were made a moment ago.
 func (s *subnets) taken(ctx context.Context, podCIDRs []netip.Prefix) ([]netip.Prefix, error) {
 	networks := &v1alpha1.NetworkList{}
 	if err := s.Live.List(ctx, networks); err != nil {
