@@ -120,6 +120,14 @@ unit: ## tests that need neither root nor Open vSwitch, with the race detector
 yang: deps ## check the YANG models with yanglint
 	for f in yang/*.yang; do yanglint -p yang "$$f"; done
 
+.PHONY: explore
+# Files with generated cases, and a regular expression of the tests in them.
+explore: ROUNDS = 10
+explore: FILES = $(shell grep -rlE --include='*_test.go' '"pgregory.net/rapid"|/rapidtest"' internal openflow)
+explore: TESTS = $(shell sed -n 's/^func \(Test[A-Z0-9][A-Za-z0-9_]*\)[(]t \*testing[.]T[)].*/\1/p' $(FILES) | sort -u | paste -sd'|')
+explore: deps ## generated tests, ROUNDS times with other cases than make test has; RUN='regexp' (root)
+	RAPID_SEED=0 go test -tags integration -count=$(ROUNDS) -timeout 10h -run '$(or $(RUN),^($(TESTS))$$)' $(sort $(dir $(FILES:%=./%)))
+
 .PHONY: integration
 # They wait most of the time; each package makes networks of its own. Tests of one package that count lost packets want the machine for
 # themselves, so what compiles the next one has what they leave.

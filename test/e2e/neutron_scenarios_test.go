@@ -152,8 +152,14 @@ func testNeutronProject(t *testing.T) {
 	}
 	for _, name := range []string{"project/web1", "project/web2"} {
 		for _, address := range world.pod(ctx, t, name).addresses {
-			if port, err := portAt(ctx, address); err != nil || port.Project != tenantProject || port.Status != "ACTIVE" {
-				t.Errorf("the port of %s at %s is %+v, %v; want one of %s that is ACTIVE", name, address, port, err, tenantProject)
+			if err := eventually(ctx, func() error { // Neutron learns from OVN that a port is up
+				port, err := portAt(ctx, address)
+				if err == nil && (port.Project != tenantProject || port.Status != "ACTIVE") {
+					err = fmt.Errorf("it is %+v; want one of %s that is ACTIVE", port, tenantProject)
+				}
+				return err
+			}); err != nil {
+				t.Errorf("the port of %s at %s: %v", name, address, err)
 			}
 		}
 	}

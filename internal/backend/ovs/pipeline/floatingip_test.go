@@ -14,6 +14,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/bridge"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/rapidtest"
 	"coelan.io/coelan/internal/reserved"
 )
 
@@ -336,7 +337,7 @@ func TestIncrementalFloatingIPs(t *testing.T) {
 	// Some kinds are rare: there are more cases until all have come.
 	const kinds, rounds = 9, 20
 	for i := 0; i < rounds && len(answered) < kinds; i++ {
-		rapid.Check(t, check)
+		rapidtest.Round(t, i, check)
 	}
 	t.Logf("addresses with flows: %v", answered)
 	if len(answered) < kinds {

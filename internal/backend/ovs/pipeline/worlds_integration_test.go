@@ -17,6 +17,7 @@ import (
 
 	"coelan.io/coelan/internal/backend/ovs/datapath"
 	"coelan.io/coelan/internal/intent"
+	"coelan.io/coelan/internal/rapidtest"
 	"coelan.io/coelan/internal/reserved"
 )
 
@@ -72,8 +73,8 @@ func checkUntilSeen(t *testing.T, seen map[string]int, ends []string, check func
 	t.Helper()
 	const rounds = 20
 	var missing []string
-	for range rounds {
-		rapid.Check(t, check)
+	for round := range rounds {
+		rapidtest.Round(t, round, check)
 		missing = nil
 		for _, end := range ends {
 			if seen[end] == 0 {
