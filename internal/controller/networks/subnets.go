@@ -60,19 +60,21 @@ func newSubnets(a *reconcile.Access, o Options) *subnets {
 // create makes the Network of a namespace with the next subnet of each pool. Without one the
 // namespace waits, and an Event says so.
 func (s *subnets) create(ctx context.Context, namespace *corev1.Namespace, n *v1alpha1.Network) error {
+	// It may take long. What it lacks of the cluster's own by then is in the API.
+	elsewhere, unknown := s.elsewhere(ctx)
 	// One after the other: each sees the Networks of those before it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if unknown != nil {
+		s.refuse(namespace, unknownRetry, reasonPoolUnknown, "new pods of the namespace wait until it is known what is taken: "+
+			unknown.Error())
+		return nil
+	}
 	nodes, err := reconcile.All(ctx, s, &corev1.NodeList{})
 	if err != nil {
 		return err
 	}
 	podCIDRs := allocate.PodCIDRs(reconcile.Pointers(nodes.Items))
-	elsewhere, err := s.elsewhere(ctx)
-	if err != nil {
-		s.refuse(namespace, unknownRetry, reasonPoolUnknown, "new pods of the namespace wait until it is known what is taken: "+err.Error())
-		return nil
-	}
 	taken, err := s.taken(ctx, podCIDRs)
 	if err != nil {
 		return err
