@@ -17,3 +17,6 @@ const comeAbout = 2 * time.Minute
 
 // TestBackendNeutron is the suite with a real Neutron.
 func TestBackendNeutron(t *testing.T) { suite(t, config.NeutronBackend) }
+
+// TestBackendNeutronPolicies is what a real Neutron enforces.
+func TestBackendNeutronPolicies(t *testing.T) { policies(t, config.NeutronBackend) }

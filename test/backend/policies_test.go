@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +88,10 @@ func policies(t *testing.T, backend config.BackendType) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			w.judge(t, c.pods)
+			if closed, is := neutronCloses[c.name]; is && w.Neutron != nil {
+				c.denied, c.allowed = slices.Concat(c.denied, c.allowed), nil
+				w.refuses(t, closed)
+			}
 			for f := range lab.Dual.Each {
 				denied(t, f, c.name, c.denied)
 				allowed(t, f, c.name, c.allowed)
@@ -97,6 +102,36 @@ func policies(t *testing.T, backend config.BackendType) {
 	for f := range lab.Dual.Each {
 		allowed(t, f, "without policies again", closed)
 	}
+	if w.Neutron != nil {
+		w.refuses(t, refusal{})
+	}
+}
+
+// refusal is what Neutron says of the one policy that it does not enforce as it is; none: it
+// enforces all.
+type refusal struct {
+	policy intent.PolicyRef
+	says   string
+}
+
+// neutronCloses are the cases in which Neutron closes the pods, and says so of a policy: its
+// security groups only allow, in no order, and what any group of a port allows passes.
+var neutronCloses = map[string]refusal{
+	"Admin denies":                        {cluster, "security groups of Neutron only allow"},
+	"Admin passes":                        {cluster, "security groups of Neutron only allow"},
+	"Baseline denies":                     {cluster, "security groups of Neutron only allow"},
+	"a SecurityGroup and a NetworkPolicy": {security, "both a SecurityGroup and another policy"},
+}
+
+func (w *world) refuses(t *testing.T, want refusal) {
+	t.Helper()
+	eventually(t, "what Neutron does not enforce", func(context.Context) error {
+		now := w.Neutron.Unsupported()
+		if text := now[want.policy]; (want.says == "") != (len(now) == 0) || !strings.Contains(text, want.says) {
+			return fmt.Errorf("it is %v, want %q of %s alone", now, want.says, want.policy)
+		}
+		return nil
+	})
 }
 
 func denied(t *testing.T, f lab.Family, what string, list []attempt) {
