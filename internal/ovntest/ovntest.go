@@ -197,11 +197,32 @@ func (o *OVN) Sbctl(args ...string) string {
 // parsed fails the test.
 func (o *OVN) Trace(datapath, packet string) string {
 	o.t.Helper()
-	trace := o.run("ovn-trace", "--db="+o.Remote("sb"), "--ct=new", datapath, packet)
-	if strings.Contains(trace, "|WARN|") {
+	trace := o.trace(datapath, packet)
+	if strings.Contains(trace, warning) {
 		o.t.Errorf("ovn-trace warns:\n%s", trace)
 	}
 	return trace
+}
+
+// warning is in each line of a log that warns.
+const warning = "|WARN|"
+
+// Warnings are what ovn-trace warns of when it is asked about a packet: logical flows that cannot
+// be parsed.
+func (o *OVN) Warnings(datapath, packet string) string {
+	o.t.Helper()
+	var all []string
+	for line := range strings.Lines(o.trace(datapath, packet)) {
+		if strings.Contains(line, warning) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "")
+}
+
+func (o *OVN) trace(datapath, packet string) string {
+	o.t.Helper()
+	return o.run("ovn-trace", "--db="+o.Remote("sb"), "--ct=new", datapath, packet)
 }
 
 func (o *OVN) run(program string, args ...string) string {

@@ -5,6 +5,7 @@ package neutron
 import (
 	"context"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -65,12 +66,9 @@ func (s *supplement) run(ctx context.Context) {
 	}
 }
 
-// ofNeutron begins the names of switches and routers that ML2/OVN makes, and ofRouterPort those of
-// routers' ports; it names ports of switches by their UUIDs alone.
-const (
-	ofNeutron    = "neutron-"
-	ofRouterPort = "lrp-"
-)
+// ofNeutron begins the names of switches and routers that ML2/OVN makes; it names ports by their
+// UUIDs alone.
+const ofNeutron = "neutron-"
 
 // rowOf is the object that a resource of Neutron is for, and what rows beside those of ML2/OVN need
 // of it: the name of its row, or the address of a floating IP. False: nothing.
@@ -126,13 +124,12 @@ func (s *supplement) found(of resource.Resource, a resource.Actual) {
 func (s *supplement) only(have *resource.Inventory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	foreign := map[string][]string{}
+	foreign := map[string][]netip.Prefix{}
 	for object := range s.others.Rows {
-		if object.Kind != intent.KindRouter {
-			continue
-		}
-		for _, id := range have.Foreign(neutroncompile.RouterRef(object.Key)) {
-			foreign[object.Key] = append(foreign[object.Key], ofRouterPort+id)
+		if object.Kind == intent.KindRouter {
+			if prefixes := have.Foreign(neutroncompile.RouterRef(object.Key)); len(prefixes) > 0 {
+				foreign[object.Key] = prefixes
+			}
 		}
 	}
 	before := len(s.others.Rows)

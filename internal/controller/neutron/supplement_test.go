@@ -104,16 +104,19 @@ func TestNamesOfNeutron(t *testing.T) {
 	change(func(tx *intent.Tx) { tx.DeleteNetwork("red") })
 	check("the Network is gone", "", "neutron-u2", resident)
 	have := resource.NewInventory()
-	have.PutForeign(compile.RouterRef("default"), "u8")
-	have.PutForeign(compile.RouterRef("default"), "u7")
-	have.PutForeign(compile.RouterRef("red"), "u9")
+	have.PutForeign(compile.RouterRef("default"), netip.MustParsePrefix("fd00:97::/64"))
+	have.PutForeign(compile.RouterRef("red"), netip.MustParsePrefix("10.97.0.0/24"))
 	s.only(have)
-	if match := name("Logical_Router_Policy", "Router/default foreign"); match != `outport == {"lrp-u7", "lrp-u8"}` {
-		t.Errorf("foreign subnets are reached by %s", match)
+	const six, four = "Router/default foreign fd00:97::/64", "Router/default foreign 10.97.0.0/24"
+	if match := name("Logical_Router_Policy", six); match != "ip6.dst == fd00:97::/64" {
+		t.Errorf("a foreign subnet is reached by %q", match)
+	}
+	if match := name("Logical_Router_Policy", four); match != "" {
+		t.Errorf("a foreign subnet of another router is reached by %q", match)
 	}
 	s.only(resource.NewInventory())
-	if match := name("Logical_Router_Policy", "Router/default foreign"); match != "" {
-		t.Errorf("foreign subnets that are gone are reached by %s", match)
+	if match := name("Logical_Router_Policy", six); match != "" {
+		t.Errorf("a foreign subnet that is gone is reached by %q", match)
 	}
 	change(func(tx *intent.Tx) { tx.SetNetwork(red) })
 	check("the Network is back", "", "neutron-u2", resident)

@@ -86,6 +86,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	claims := s.claims(ctx)
 	others := map[place]resource.Actual{}
 	trunked := false
+	var foreign []otherInterface
 	for _, k := range resource.Kinds() {
 		if k == resource.Routes || k == resource.BGPVPN || k == resource.Association ||
 			k == resource.SubnetPool && !s.pools {
@@ -98,7 +99,7 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 		}
 		for _, a := range found {
 			if k == resource.Interface {
-				putInterfaces(have, a, routers, subnets)
+				foreign = append(foreign, putInterfaces(have, a, routers, subnets)...)
 				continue
 			}
 			key, ours := s.owned(k, &a)
@@ -131,6 +132,9 @@ func (s *session) read(ctx context.Context) (*resource.Inventory, error) {
 	for _, c := range claims {
 		a, there := others[place{c.Kind, c.ID}]
 		have.Offer(c, a, there)
+	}
+	if err := s.readForeign(ctx, have, foreign); err != nil {
+		return nil, err
 	}
 	if err := s.readTrunks(ctx, have, trunked); err != nil {
 		return nil, err
@@ -193,29 +197,31 @@ func routesOf(a resource.Actual) resource.Actual {
 }
 
 // putInterfaces adds the interfaces of a router's port, if the router and the subnets are the
-// cluster's: it has one for each subnet, and IPv6 subnets of one network share a port. A port of
-// that router which has none of them is foreign.
-func putInterfaces(have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref) {
+// cluster's: it has one for each subnet, and IPv6 subnets of one network share a port. It returns
+// those for other subnets.
+func putInterfaces(
+	have *resource.Inventory, port resource.Actual, routers, subnets map[string]resource.Ref,
+) (others []otherInterface) {
 	router, _ := port.Attributes["device_id"].(string)
 	of, ours := routers[router]
 	if !ours {
-		return
+		return nil
 	}
-	foreign := true
 	ips, _ := port.Attributes["fixed_ips"].([]any)
 	for _, ip := range ips {
 		fixed, _ := ip.(map[string]any)
 		subnet, _ := fixed["subnet_id"].(string)
-		if r, ours := subnets[subnet]; ours {
-			foreign = false
-			have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key, Project: r.Project}, resource.Actual{
-				ID: port.ID, Attributes: resource.Attributes{"router_id": router, "subnet_id": subnet},
-			})
+		r, ours := subnets[subnet]
+		if !ours {
+			address, _ := fixed["ip_address"].(string)
+			others = append(others, otherInterface{of, subnet, address})
+			continue
 		}
+		have.Put(resource.Ref{Kind: resource.Interface, Key: r.Key, Project: r.Project}, resource.Actual{
+			ID: port.ID, Attributes: resource.Attributes{"router_id": router, "subnet_id": subnet},
+		})
 	}
-	if foreign {
-		have.PutForeign(of, port.ID)
-	}
+	return others
 }
 
 // maxProjects is how many projects a list asks for at once: a request has room for more.
@@ -276,8 +282,11 @@ func actual(attributes map[string]any) resource.Actual {
 	return resource.Actual{ID: id, Attributes: attributes}
 }
 
+// getter reads what is at a path of Neutron's API.
+type getter func(path string, into any) error
+
 // getter is get with a context.
-func (s *session) getter(ctx context.Context) func(path string, into any) error {
+func (s *session) getter(ctx context.Context) getter {
 	return func(path string, into any) error { return s.get(ctx, path, into) }
 }
 

@@ -37,7 +37,7 @@ func init() { //nolint:gochecknoinits // the checks refer to the collections
 			class: "Subnet", singular: "subnet", plural: "subnets", attributes: object{
 				"name": "", "network_id": nil, "cidr": nil, "ip_version": nil, "gateway_ip": nil, "enable_dhcp": true,
 				"allocation_pools": []any{}, "dns_nameservers": []any{}, "ipv6_ra_mode": nil, "ipv6_address_mode": nil,
-				"subnetpool_id": nil,
+				"subnetpool_id": nil, "host_routes": []any{},
 			}, fixed: []string{"network_id", "cidr", "ip_version", "subnetpool_id"}, check: (*Neutron).checkSubnet,
 		},
 		"subnetpools": {
@@ -289,6 +289,14 @@ func (n *Neutron) interfaces(router, action string, body object) (int, any, *ref
 	r, subnet := n.find("routers", router), n.find("subnets", body["subnet_id"])
 	if r == nil {
 		return 0, nil, refuse(http.StatusNotFound, "RouterNotFound", "Router %s could not be found", router)
+	}
+	if body["port_id"] != nil { // a port with an address that is made for the router
+		p := n.find("ports", body["port_id"])
+		if p == nil {
+			return 0, nil, refuse(http.StatusNotFound, "PortNotFound", "Port %v could not be found.", body["port_id"])
+		}
+		p["device_owner"], p["device_id"] = interfaceOwner, router
+		return http.StatusOK, object{"id": router, "port_id": p["id"]}, nil
 	}
 	if subnet == nil {
 		return 0, nil, refuse(http.StatusNotFound, "SubnetNotFound", "Subnet %v could not be found.", body["subnet_id"])

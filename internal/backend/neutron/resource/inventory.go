@@ -5,6 +5,7 @@ package resource
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 )
 
@@ -33,7 +34,7 @@ type Inventory struct {
 	trunks   map[string]Trunk
 	subports map[string]Subport
 	exposed  map[string]bool // see Expose
-	foreign  map[Ref][]string
+	foreign  map[Ref][]netip.Prefix
 	// BGPVPNs says whether Neutron has them.
 	BGPVPNs Extension
 }
@@ -54,7 +55,7 @@ func NewInventory() *Inventory {
 	return &Inventory{
 		resources: map[Ref]Actual{}, surplus: map[Ref][]Actual{}, loans: map[Ref]Loan{},
 		trunks: map[string]Trunk{}, subports: map[string]Subport{}, looked: map[Ref]offer{},
-		exposed: map[string]bool{}, foreign: map[Ref][]string{},
+		exposed: map[string]bool{}, foreign: map[Ref][]netip.Prefix{},
 	}
 }
 
@@ -105,15 +106,15 @@ func (i *Inventory) Get(r Ref) (Actual, bool) {
 	return a, ok
 }
 
-// PutForeign adds a port, by its id, by which a subnet that is not the cluster's is on a router
-// that is.
-func (i *Inventory) PutForeign(router Ref, port string) {
-	i.foreign[router] = append(i.foreign[router], port)
+// PutForeign adds a subnet that is not the cluster's to a router that is, by which its hosts
+// answer.
+func (i *Inventory) PutForeign(router Ref, subnet netip.Prefix) {
+	i.foreign[router] = append(i.foreign[router], subnet)
 }
 
-// Foreign are the ids of the ports that PutForeign has added for a router, in order.
-func (i *Inventory) Foreign(router Ref) []string {
-	return slices.Sorted(slices.Values(i.foreign[router]))
+// Foreign are the subnets that PutForeign has added to a router, in order.
+func (i *Inventory) Foreign(router Ref) []netip.Prefix {
+	return slices.SortedFunc(slices.Values(i.foreign[router]), netip.Prefix.Compare)
 }
 
 // All are the Refs of what there is of a kind, by key.

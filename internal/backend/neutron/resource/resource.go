@@ -71,10 +71,11 @@ func (r Ref) In(project string) Ref {
 }
 
 func (r Ref) String() string {
+	text := r.Kind.String() + " " + strings.TrimPrefix(r.Key, lentKey)
 	if r.Project != "" {
-		return r.Kind.String() + " " + r.Key + " of project " + r.Project
+		text += " of project " + r.Project
 	}
-	return r.Kind.String() + " " + r.Key
+	return text
 }
 
 // maxKey is how long a key may be: a description has 255 bytes, of which the cluster takes up to

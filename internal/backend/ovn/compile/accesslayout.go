@@ -139,12 +139,14 @@ func (l othersLayout) leaves(s *intent.State, r intent.Router, _ string, like ne
 		}
 	}
 	match := family(like)
+	for _, p := range l.others.Foreign[r.Name] {
+		if p.Addr().Is4() == like.Is4() {
+			within = append(within, p.String())
+		}
+	}
 	if len(within) > 0 {
 		slices.Sort(within)
 		match += fmt.Sprintf(" && !(%s.dst == {%s})", family(like), strings.Join(within, ", "))
-	}
-	if foreign := l.others.foreign(r.Name); foreign != "" {
-		match += fmt.Sprintf(" && !(%s)", foreign)
 	}
 	return match
 }

@@ -145,6 +145,9 @@ func (k frontKind) fronts(s *intent.State, u *nb.Unit) {
 	u.AddTo(ref, "ports", nb.Key(ref.Key, "to"), &nb.LogicalRouterPort{
 		Name: own, Peer: &to, MAC: ownMAC(ref.Key + " to").String(), Networks: frontsEnd,
 	})
+	u.AddTo(ref, "policies", nb.Key(ref.Key, "from"), &nb.RouterPolicy{ // OVN has no inport != …
+		Priority: withinPriority + 1, Match: fmt.Sprintf("inport == %q", own), Action: "allow",
+	})
 	for i, all := range everything {
 		like := all.Destination.Addr()
 		fam := family(like)
@@ -156,8 +159,7 @@ func (k frontKind) fronts(s *intent.State, u *nb.Unit) {
 		})
 		u.AddTo(ref, "policies", nb.Key(ref.Key, "sources", fam), &nb.RouterPolicy{
 			Priority: withinPriority, Action: "drop",
-			Match: fmt.Sprintf("inport != %q && %s.src == {$%s, %s}", own, fam, k.set(like, clusterSetRef(like)),
-				floating),
+			Match: fmt.Sprintf("%s.src == {$%s, %s}", fam, k.set(like, clusterSetRef(like)), floating),
 		})
 		u.AddTo(router, "policies", nb.Key(ref.Key, "answers", fam), &nb.RouterPolicy{
 			Priority: answerPriority, Action: "reroute",

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/nb"
@@ -19,9 +18,9 @@ type Others struct {
 	// Rows are those for objects of the cluster: by Network and by Router the name of the row, by
 	// node that of its port's row, and by FloatingIP the address.
 	Rows map[intent.Ref]string
-	// Foreign are, by Router, the names of the Logical_Router_Ports by which what is not the
-	// cluster's is on its router, in order.
-	Foreign map[string][]string
+	// Foreign are, by Router, the subnets on its router that are not the cluster's, if their hosts
+	// answer by it, in order.
+	Foreign map[string][]netip.Prefix
 }
 
 // network is the name of the switch of a Network; empty: there is none.
@@ -36,14 +35,6 @@ func (o Others) router(name string) string {
 
 // node is the name of the port of a node; empty: there is none.
 func (o Others) node(name string) string { return o.Rows[intent.Ref{Kind: intent.KindNode, Key: name}] }
-
-// foreign matches what a Router sends by foreign ports; empty: it has none.
-func (o Others) foreign(router string) string {
-	if len(o.Foreign[router]) == 0 {
-		return ""
-	}
-	return `outport == {"` + strings.Join(o.Foreign[router], `", "`) + `"}`
-}
 
 // has reports whether the other system has the address of a FloatingIP for it.
 func (o Others) has(f intent.FloatingIP) bool {
@@ -172,9 +163,8 @@ func (k otherSwitchKind) Compile(s *intent.State, name string, u *nb.Unit) {
 }
 
 // otherRouterKind are Routers that another system has made, one of all shared ones. What is in the
-// cluster keeps its ways, and nothing leaves for a ClusterIP that no Service has. What is behind a
-// foreign port of the router is reached by that: a node would send it elsewhere, and answers with a
-// node's address.
+// cluster keeps its ways, and nothing leaves for a ClusterIP that no Service has. A foreign subnet
+// is reached by the router: a node would send it elsewhere, and answers with a node's address.
 type otherRouterKind struct {
 	cluster names.Cluster
 	others  *Others
@@ -183,8 +173,7 @@ type otherRouterKind struct {
 const (
 	// staysPriority is that of policies for destinations that the router has ways to.
 	staysPriority = 950
-	// foreignPriority is that of the policy for what is behind foreign ports, before those that
-	// lead to nodes.
+	// foreignPriority is that of policies for foreign subnets, before those that lead to nodes.
 	foreignPriority = sourcePriority + 50
 )
 
@@ -214,9 +203,9 @@ func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
 	if name != intent.DefaultRouterName || made == "" {
 		return
 	}
-	if match := k.others.foreign(name); match != "" {
-		u.AddTo(ref, "policies", nb.Key(ref.Key, "foreign"), &nb.RouterPolicy{
-			Priority: foreignPriority, Match: match, Action: "allow",
+	for _, p := range k.others.Foreign[name] {
+		u.AddTo(ref, "policies", nb.Key(ref.Key, "foreign", p.String()), &nb.RouterPolicy{
+			Priority: foreignPriority, Match: fmt.Sprintf("%s.dst == %s", family(p.Addr()), p), Action: "allow",
 		})
 	}
 	for _, all := range everything {

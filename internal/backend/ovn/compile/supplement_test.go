@@ -69,7 +69,9 @@ func supplemented() intent.Objects {
 
 // all are what Neutron has made of the Objects.
 func all() Others {
-	others := Others{Rows: map[intent.Ref]string{}, Foreign: map[string][]string{"default": {"lrp-f1", "lrp-f2"}, "red": {"lrp-f3"}}}
+	others := Others{Rows: map[intent.Ref]string{}, Foreign: map[string][]netip.Prefix{
+		"default": {prefix("10.97.0.0/24"), prefix("fd00:97::/64")}, "red": {prefix("10.97.1.0/24")},
+	}}
 	for kind, names := range map[intent.Kind]map[string]string{
 		intent.KindNetwork: {
 			"default": "neutron-d", "red": "neutron-r", "blue": "neutron-b", "lab": "neutron-l", "office": "neutron-o", "wan": "neutron-w",
@@ -148,7 +150,7 @@ func TestSupplementIsCompilingAnew(t *testing.T) {
 				kept := some(t, "others", slices.SortedFunc(maps.Keys(others.Rows), intent.Ref.Compare))
 				maps.DeleteFunc(others.Rows, func(object intent.Ref, _ string) bool { return !slices.Contains(kept, object) })
 				foreign := some(t, "foreign", slices.Sorted(maps.Keys(others.Foreign)))
-				maps.DeleteFunc(others.Foreign, func(router string, _ []string) bool { return !slices.Contains(foreign, router) })
+				maps.DeleteFunc(others.Foreign, func(router string, _ []netip.Prefix) bool { return !slices.Contains(foreign, router) })
 			}
 			s, err := store.Update(func(tx *intent.Tx) error { tx.Replace(o); return nil })
 			if err != nil {
@@ -192,13 +194,13 @@ func some[T any](t *rapid.T, what string, list []T) (kept []T) {
 	return kept
 }
 
-// What leaves a router of Neutron by a foreign port does not leave the cluster.
+// What a router of Neutron sends to a foreign subnet does not leave by nodes.
 func TestForeignStays(t *testing.T) {
 	others := all()
 	l := othersLayout{others: &others}
 	s := intenttest.State(supplemented())
 	r := func(name string) intent.Router { r, _ := s.Routers().Get(name); return r }
-	if got := l.leaves(s, r("red"), "", addr("10.10.0.1")); got != `ip4 && !(ip4.dst == {10.10.0.0/16}) && !(outport == {"lrp-f3"})` {
+	if got := l.leaves(s, r("red"), "", addr("10.10.0.1")); got != "ip4 && !(ip4.dst == {10.10.0.0/16, 10.97.1.0/24})" {
 		t.Errorf("from red leaves what fits %s", got)
 	}
 	if got := l.leaves(s, r("blue"), "", addr("fd00::1")); got != "ip6" {

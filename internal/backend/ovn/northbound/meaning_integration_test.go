@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/intent"
 	"coelan.io/coelan/internal/intenttest"
 	"coelan.io/coelan/internal/ovntest"
@@ -207,6 +208,38 @@ func TestGatewayMeaningOfFloatingIPsAlone(t *testing.T) {
 		`arp.op == 1 && arp.sha == 0a:00:00:00:00:98 && arp.spa == 192.168.70.200 && arp.tpa == 192.168.70.60 && arp.tha == 00:00:00:00:00:00`)
 	if mac := reserved.PodMAC(address("192.168.70.60")).String(); !strings.Contains(arp, "arp.sha = "+mac) {
 		t.Errorf("nothing answers for the address with %s:\n%s", mac, arp)
+	}
+}
+
+// What comes from the wire for a FloatingIP of a Service reaches a node, but not with an address of
+// the cluster or of a FloatingIP as its source.
+func TestFrontMeaning(t *testing.T) {
+	o := ovntest.Start(t)
+	o.Northd()
+	w := world()
+	address := netip.MustParseAddr
+	w.Networks[len(w.Networks)-1].External = true // office
+	for i := range w.Nodes {
+		w.Nodes[i].PhysicalNetworks = []string{"dc"}
+	}
+	w.Services = []intent.Service{{Namespace: "shop", Name: "web", Router: "default", Ports: []intent.ServicePort{{
+		Protocol: intent.TCP, Port: 80, ClusterIP: address("10.96.0.10"),
+		Endpoints: []intent.ServiceEndpoint{{Address: address("10.244.1.2"), Port: 8080, Topology: intent.NewTopology("n1", nil, nil)}},
+	}}}}
+	w.FloatingIPs = []intent.FloatingIP{{Name: "shop/web", Network: "office", Address: address("192.168.70.61"), Service: "shop/web"}}
+	c := start(t, []string{o.Remote("nb")}, intenttest.State(w), nil)
+	c.synced()
+	o.Nbctl("--wait=sb", "sync")
+	o.Chassis("n1", "mgmt-n1", "cr-"+names.Cluster("").FrontPort("shop/web"))
+	for source, fits := range map[string]bool{
+		"192.168.70.200": true, "203.0.113.9": true, "10.244.2.2": false, "10.96.0.10": false, "192.168.70.61": false,
+	} {
+		trace := o.Trace("net-office", fmt.Sprintf(`inport == "wire-office" && eth.src == 0a:00:00:00:00:98 && eth.dst == %s && `+
+			`ip4.src == %s && ip4.dst == 192.168.70.61 && ip.ttl == 64 && tcp && tcp.src == 40000 && tcp.dst == 80`,
+			reserved.PodMAC(address("192.168.70.61")), source))
+		if out := outputs(trace); len(out) > 1 || fits != (len(out) == 1 && strings.HasPrefix(out[0], "mgmt-")) {
+			t.Errorf("what %s sends from the wire leaves by %q, and is to reach a node: %v\n%s", source, out, fits, trace)
+		}
 	}
 }
 
