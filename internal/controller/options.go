@@ -22,6 +22,7 @@ import (
 	"coelan.io/coelan/internal/allocate"
 	"coelan.io/coelan/internal/apiaccess"
 	"coelan.io/coelan/internal/backend/neutron/cloud"
+	"coelan.io/coelan/internal/backend/neutron/compile"
 	"coelan.io/coelan/internal/backend/ovn/names"
 	"coelan.io/coelan/internal/backend/ovn/remote"
 	"coelan.io/coelan/internal/config"
@@ -138,10 +139,20 @@ func (o Options) serviceCIDRs() []netip.Prefix {
 // taken reads what subnets of namespaces must not overlap beside what the API has: subnets of the
 // same subnet pools of OpenStack.
 func (o Options) taken() func(context.Context) ([]netip.Prefix, error) {
-	if o.Neutron == nil {
+	if o.Neutron == nil || len(o.Neutron.SubnetPools) == 0 {
 		return networks.NoneTaken
 	}
-	return cloud.NewSubnetPools(o.Neutron.Cloud, o.Neutron.SubnetPools).Taken
+	given := cloud.NewSubnetPools(o.Neutron.Cloud, o.Neutron.SubnetPools)
+	return func(ctx context.Context) ([]netip.Prefix, error) {
+		pools, taken, err := given.Read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range compile.Give(o.NamespaceSubnets, o.Neutron.SubnetPools, pools).Problems {
+			return nil, errors.New(p.Message)
+		}
+		return taken, nil
+	}
 }
 
 // CheckNamespaceSubnets says why pools cannot be used with the other settings.

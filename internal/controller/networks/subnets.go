@@ -90,7 +90,11 @@ func (s *subnets) create(ctx context.Context, namespace *corev1.Namespace, n *v1
 		}
 		chosen[i], err = allocate.NextSubnet(pool, taken, s.last[pool])
 		if errors.Is(err, allocate.ErrPoolUsedUp) {
-			s.refuse(namespace, poolRetry, reasonPoolUsedUp, "new pods of the namespace wait until another Network goes, or --namespace-subnets "+
+			retry := poolRetry
+			if len(elsewhere) > 0 { // a Network goes before what it has elsewhere
+				retry = unknownRetry
+			}
+			s.refuse(namespace, retry, reasonPoolUsedUp, "new pods of the namespace wait until another Network goes, or --namespace-subnets "+
 				"of the controller has a larger pool: "+err.Error())
 			return nil
 		}

@@ -53,7 +53,7 @@ func (s *session) readLent(ctx context.Context, have *resource.Inventory) error 
 // lentNetwork looks for a network of another program. An error is one after which nothing is known.
 func (s *session) lentNetwork(ctx context.Context, w Wanted) (resource.Loan, error) {
 	if uuid.Validate(w.Name) == nil {
-		return s.lentByID(ctx, resource.Network, w.Name)
+		return lentByID(s.getter(ctx), resource.Network, w.Name)
 	}
 	project := cmp.Or(w.Project, s.project)
 	found, err := s.list(ctx, resource.Network, []string{project}, url.Values{"tags": {w.Name}})
@@ -68,9 +68,9 @@ func (s *session) lentNetwork(ctx context.Context, w Wanted) (resource.Loan, err
 }
 
 // lentByID looks for a resource of another program. An error is one after which nothing is known.
-func (s *session) lentByID(ctx context.Context, k resource.Kind, id string) (resource.Loan, error) {
+func lentByID(get getter, k resource.Kind, id string) (resource.Loan, error) {
 	var answer map[string]map[string]any
-	err := s.get(ctx, collections[k].path+"/"+id, &answer)
+	err := get(collections[k].path+"/"+id, &answer)
 	var refused *refusal
 	switch {
 	case gone(err):

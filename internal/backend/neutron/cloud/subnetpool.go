@@ -18,8 +18,12 @@ import (
 
 // readSubnetPools adds the subnet pools of other programs that the settings name.
 func (s *session) readSubnetPools(ctx context.Context, have *resource.Inventory) error {
-	for _, id := range s.givenPools {
-		loan, err := s.lentByID(ctx, resource.SubnetPool, id)
+	return lendSubnetPools(s.getter(ctx), s.givenPools, have)
+}
+
+func lendSubnetPools(get getter, ids []string, have *resource.Inventory) error {
+	for _, id := range ids {
+		loan, err := lentByID(get, resource.SubnetPool, id)
 		if err != nil {
 			return err
 		}
@@ -33,58 +37,66 @@ type SubnetPools struct {
 	access Access
 	ids    []string
 
-	mu  sync.Mutex
-	api *gophercloud.ServiceClient // nil: there was no connection yet
+	// mu is held while Neutron is asked: one question is for all callers of that time.
+	mu    sync.Mutex
+	api   *gophercloud.ServiceClient // nil: there was no connection yet
+	last  pooled
+	until time.Time // the last answer is good enough before
+}
+
+// pooled is what Read returns.
+type pooled struct {
+	pools *resource.Inventory
+	taken []netip.Prefix
+	err   error
 }
 
 // NewSubnetPools returns the pools with these ids.
 func NewSubnetPools(a Access, ids []string) *SubnetPools { return &SubnetPools{access: a, ids: ids} }
 
-// takenTimeout bounds how long Taken waits for Neutron: its callers have more to do.
-const takenTimeout = 10 * time.Second
+// How long Read waits for Neutron, which takes seconds when it has much to do, and how long an
+// answer is good enough: an error for twice as long as it took, too, so that callers have time for
+// other things.
+const (
+	poolsTimeout = 30 * time.Second
+	poolsFresh   = time.Second
+	poolsFailed  = 5 * time.Second
+)
 
-// Taken are the prefixes of all their subnets that the user is shown: the cluster's, and those of
-// other programs.
-func (p *SubnetPools) Taken(ctx context.Context) ([]netip.Prefix, error) {
-	if len(p.ids) == 0 {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, takenTimeout)
-	defer cancel()
-	taken, err := p.subnets(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("subnets of the subnet pools %v: %w", p.ids, err)
-	}
-	return taken, nil
-}
-
-func (p *SubnetPools) subnets(ctx context.Context) (prefixes []netip.Prefix, err error) {
-	api, err := p.connected(ctx)
-	if err != nil {
-		return nil, err
-	}
-	get := func(path string, into any) error { return send(ctx, api, http.MethodGet, path, nil, into) }
-	of := collections[resource.Subnet]
-	subnets, err := list[struct{ CIDR string }](get, of.path, of.plural, url.Values{"subnetpool_id": p.ids})
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range subnets {
-		prefix, err := netip.ParsePrefix(s.CIDR)
-		if err != nil {
-			return nil, err
-		}
-		prefixes = append(prefixes, prefix)
-	}
-	return prefixes, nil
-}
-
-// connected returns the client, which is made once.
-func (p *SubnetPools) connected(ctx context.Context) (_ *gophercloud.ServiceClient, err error) {
+// Read returns the pools, as Loans, and the prefixes of all their subnets that the user is shown:
+// the cluster's, and those of other programs.
+func (p *SubnetPools) Read(ctx context.Context) (pools *resource.Inventory, taken []netip.Prefix, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.api == nil {
-		p.api, _, err = p.access.connect(ctx)
+	if began := time.Now(); began.After(p.until) {
+		ctx, cancel := context.WithTimeout(ctx, poolsTimeout)
+		defer cancel()
+		p.last = p.read(ctx)
+		p.until = time.Now().Add(poolsFresh)
+		if p.last.err != nil {
+			p.until = time.Now().Add(poolsFailed + 2*time.Since(began))
+		}
 	}
-	return p.api, err
+	return p.last.pools, p.last.taken, p.last.err
+}
+
+func (p *SubnetPools) read(ctx context.Context) (found pooled) {
+	if p.api == nil {
+		if p.api, _, found.err = p.access.connect(ctx); found.err != nil {
+			return found
+		}
+	}
+	get := func(path string, into any) error { return send(ctx, p.api, http.MethodGet, path, nil, into) }
+	found.pools = resource.NewInventory()
+	if found.err = lendSubnetPools(get, p.ids, found.pools); found.err != nil {
+		return found
+	}
+	subnets, err := listSubnets(get, url.Values{"subnetpool_id": p.ids})
+	if err != nil {
+		return pooled{err: fmt.Errorf("subnets of the subnet pools %v: %w", p.ids, err)}
+	}
+	for _, s := range subnets {
+		found.taken = append(found.taken, s.CIDR)
+	}
+	return found
 }

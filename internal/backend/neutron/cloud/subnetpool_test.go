@@ -157,19 +157,39 @@ func TestGivenSubnetPool(t *testing.T) {
 	w.start()
 	w.set(given("10.128.0.0/24"))
 	w.done()
-	taken, err := NewSubnetPools(Access{Endpoint: w.neutron.URL, Project: "p"}, []string{theirs}).Taken(t.Context())
-	if err != nil || fmt.Sprint(taken) != "[10.128.1.0/24 10.128.0.0/24]" {
-		t.Errorf("taken are %v, %v", taken, err)
+	office := NewSubnetPools(Access{Endpoint: w.neutron.URL, Project: "p"}, []string{theirs})
+	pools, taken, err := office.Read(t.Context())
+	if loan, _ := pools.Loan(lent); err != nil || loan.ID != theirs || fmt.Sprint(taken) != "[10.128.1.0/24 10.128.0.0/24]" {
+		t.Errorf("of %+v are taken %v, %v", loan, taken, err)
+	}
+	missing := NewSubnetPools(Access{Endpoint: w.neutron.URL, Project: "p"}, []string{network})
+	pools, taken, err = missing.Read(t.Context())
+	if loan, _ := pools.Loan(resource.LentSubnetPool(network)); err != nil || len(taken) > 0 || loan.Refused != "Neutron has no subnet pool "+network {
+		t.Errorf("of %+v are taken %v, %v", loan, taken, err)
 	}
 	w.set(resource.NewSet())
 	w.done()
 	if diff := cmp.Diff([]string{"<nil> z [10.128.0.0/14] 8", "10.128.1.0/24 of office"}, w.pools()); diff != "" {
 		t.Errorf("pools and subnets (-want +got):\n%s", diff)
 	}
-	if taken, err := NewSubnetPools(Access{Endpoint: "http://127.0.0.1:1", Project: "p"}, nil).Taken(t.Context()); len(taken) > 0 || err != nil {
-		t.Errorf("of no pools are taken %v, %v", taken, err)
-	}
-	if _, err := NewSubnetPools(Access{Endpoint: "http://127.0.0.1:1", Project: "p"}, []string{theirs}).Taken(t.Context()); err == nil {
+	away := NewSubnetPools(Access{Endpoint: "http://127.0.0.1:1", Project: "p"}, []string{theirs})
+	if _, _, err := away.Read(t.Context()); err == nil {
 		t.Error("without a Neutron it is known what is taken")
+	}
+}
+
+// While Neutron does not answer, it is asked once for all callers, and not again at once.
+func TestSubnetPoolsOfABusyNeutron(t *testing.T) {
+	n := neutronfake.Start(t)
+	asked := 0
+	n.Fail(func(int, string, string) neutronfake.Fault { asked++; return neutronfake.Busy })
+	p := NewSubnetPools(Access{Endpoint: n.URL, Project: "p"}, []string{"1"})
+	for range 3 {
+		if _, _, err := p.Read(t.Context()); err == nil {
+			t.Fatal("it is known what is taken")
+		}
+	}
+	if asked != 1 {
+		t.Errorf("Neutron was asked %d times, want once", asked)
 	}
 }

@@ -50,7 +50,7 @@ type Options struct {
 // With are the Options for a Neutron that has this, with a State.
 func (o Options) With(s *intent.State, have *resource.Inventory) Options {
 	o.Own, o.Placed, o.Loans = have.Own, Place(s, have), Borrow(s, have)
-	o.Given = give(o.SubnetPools, o.GivenPools, have)
+	o.Given = Give(o.SubnetPools, o.GivenPools, have)
 	o.Groups, o.Trunks, o.BGPVPNs = have.All(resource.SecurityGroup), have.Trunks(), have.BGPVPNs
 	return o
 }

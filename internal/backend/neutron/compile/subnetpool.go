@@ -24,9 +24,9 @@ type GivenPool struct {
 	Shared bool // subnets in all projects may be of it
 }
 
-// give finds the pools of other programs that have the prefixes of pools. While one of them is not
+// Give finds the pools of other programs that have the prefixes of pools. While one of them is not
 // there, subnets of the pools that have none wait for it.
-func give(pools []intent.SubnetPool, ids []string, have *resource.Inventory) Given {
+func Give(pools []intent.SubnetPool, ids []string, have *resource.Inventory) Given {
 	g := Given{Pools: map[netip.Prefix]GivenPool{}}
 	var missing []resource.Ref
 	for _, id := range ids {
@@ -45,7 +45,8 @@ func give(pools []intent.SubnetPool, ids []string, have *resource.Inventory) Giv
 		}
 	}
 	for _, p := range pools {
-		if _, given := g.Pools[p.Prefix]; !given && len(missing) > 0 {
+		_, given := g.Pools[p.Prefix]
+		if _, own := have.Get(SubnetPoolRef(p.Prefix)); !given && !own && len(missing) > 0 {
 			g.Pools[p.Prefix] = GivenPool{Ref: missing[0]}
 		}
 	}

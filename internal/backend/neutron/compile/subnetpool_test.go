@@ -3,6 +3,7 @@
 package compile
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -64,7 +65,7 @@ func TestGive(t *testing.T) {
 			for id, loan := range tc.loans {
 				have.Lend(resource.LentSubnetPool(id), loan)
 			}
-			g := give(pools, tc.ids, have)
+			g := Give(pools, tc.ids, have)
 			got := map[string]string{}
 			for p, given := range g.Pools {
 				for _, id := range tc.ids {
@@ -97,10 +98,19 @@ func TestGive(t *testing.T) {
 			}
 		})
 	}
+	t.Run("missing beside one of the cluster's own", func(t *testing.T) {
+		have := resource.NewInventory()
+		have.Lend(resource.LentSubnetPool("x"), missing)
+		have.Put(SubnetPoolRef(pools[1].Prefix), resource.Actual{ID: "own"})
+		g := Give(pools, []string{"x"}, have)
+		if len(g.Pools) != 1 || g.Pools[pools[0].Prefix].Ref != resource.LentSubnetPool("x") {
+			t.Errorf("given are %v, want that for %s alone", g.Pools, pools[0])
+		}
+	})
 	t.Run("of no family", func(t *testing.T) {
 		have := resource.NewInventory()
 		have.Lend(resource.LentSubnetPool("b"), v6)
-		g := give(pools[:1], []string{"b"}, have)
+		g := Give(pools[:1], []string{"b"}, have)
 		if len(g.Pools) != 0 || len(g.Problems) != 1 || !strings.Contains(g.Problems[0].Message, "the subnet pool b is of IPv6") {
 			t.Errorf("%+v", g)
 		}
@@ -124,10 +134,9 @@ func TestGivenPools(t *testing.T) {
 		if shared {
 			want["10.128.1.0/24"] = resource.LentSubnetPool("a")
 		}
-		for cidr, pool := range got {
-			if pool != want[cidr] && (pool != nil || want[cidr] != nil) {
-				t.Errorf("shared %v: %s is of %v, not %v", shared, cidr, pool, want[cidr])
-			}
+		maps.DeleteFunc(got, func(_ string, pool any) bool { return pool == nil })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("shared %v: pools of subnets (-want +got):\n%s", shared, diff)
 		}
 		if pools := set.All(resource.SubnetPool); len(pools) != 2 {
 			t.Errorf("pools %+v", pools)
