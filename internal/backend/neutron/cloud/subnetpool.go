@@ -37,11 +37,12 @@ type SubnetPools struct {
 	access Access
 	ids    []string
 
-	// mu is held while Neutron is asked: one question is for all callers of that time.
+	// mu is held while Neutron is asked: the next question is for all callers that wait for it.
 	mu    sync.Mutex
 	api   *gophercloud.ServiceClient // nil: there was no connection yet
 	last  pooled
-	until time.Time // the last answer is good enough before
+	asked time.Time // when the last question began
+	until time.Time // before, Neutron is not asked again
 }
 
 // pooled is what Read returns.
@@ -54,27 +55,26 @@ type pooled struct {
 // NewSubnetPools returns the pools with these ids.
 func NewSubnetPools(a Access, ids []string) *SubnetPools { return &SubnetPools{access: a, ids: ids} }
 
-// How long Read waits for Neutron, which takes seconds when it has much to do, and how long an
-// answer is good enough: an error for twice as long as it took, too, so that callers have time for
+// How long Read waits for Neutron, which takes seconds when it has much to do, and how long it does
+// not ask again after an error: for twice as long as that took, too, so that callers have time for
 // other things.
 const (
 	poolsTimeout = 30 * time.Second
-	poolsFresh   = time.Second
 	poolsFailed  = 5 * time.Second
 )
 
 // Read returns the pools, as Loans, and the prefixes of all their subnets that the user is shown:
 // the cluster's, and those of other programs.
 func (p *SubnetPools) Read(ctx context.Context) (pools *resource.Inventory, taken []netip.Prefix, err error) {
+	called := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if began := time.Now(); began.After(p.until) {
+	if now := time.Now(); p.asked.Before(called) && now.After(p.until) {
 		ctx, cancel := context.WithTimeout(ctx, poolsTimeout)
 		defer cancel()
-		p.last = p.read(ctx)
-		p.until = time.Now().Add(poolsFresh)
-		if p.last.err != nil {
-			p.until = time.Now().Add(poolsFailed + 2*time.Since(began))
+		p.asked = now
+		if p.last = p.read(ctx); p.last.err != nil {
+			p.until = time.Now().Add(poolsFailed + 2*time.Since(now))
 		}
 	}
 	return p.last.pools, p.last.taken, p.last.err
