@@ -181,10 +181,25 @@ const (
 func (otherRouterKind) Name() string { return "Router" }
 
 // Affected implements Kind.
-func (otherRouterKind) Affected(_, _ *intent.State, d intent.Delta, yield func(string)) {
+func (k otherRouterKind) Affected(_, _ *intent.State, d intent.Delta, yield func(string)) {
 	for _, name := range d.Routers {
 		yield(name)
 	}
+	if len(d.Nodes) > 0 {
+		for name := range k.others.Foreign {
+			yield(name)
+		}
+	}
+}
+
+// hasNode reports whether a prefix has the address of a node.
+func hasNode(s *intent.State, p netip.Prefix) bool {
+	for n := range s.Nodes().All() {
+		if slices.ContainsFunc(n.Addresses, p.Contains) {
+			return true
+		}
+	}
+	return false
 }
 
 // Compile implements Kind.
@@ -204,6 +219,9 @@ func (k otherRouterKind) Compile(s *intent.State, name string, u *nb.Unit) {
 		return
 	}
 	for _, p := range k.others.Foreign[name] {
+		if hasNode(s, p) {
+			continue // what is for nodes goes by the sender's
+		}
 		u.AddTo(ref, "policies", nb.Key(ref.Key, "foreign", p.String()), &nb.RouterPolicy{
 			Priority: foreignPriority, Match: fmt.Sprintf("%s.dst == %s", family(p.Addr()), p), Action: "allow",
 		})

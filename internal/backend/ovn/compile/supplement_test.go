@@ -70,7 +70,7 @@ func supplemented() intent.Objects {
 // all are what Neutron has made of the Objects.
 func all() Others {
 	others := Others{Rows: map[intent.Ref]string{}, Foreign: map[string][]netip.Prefix{
-		"default": {prefix("10.97.0.0/24"), prefix("fd00:97::/64")}, "red": {prefix("10.97.1.0/24")},
+		"default": {prefix("10.97.0.0/24"), prefix("192.168.33.12/30"), prefix("fd00:97::/64")}, "red": {prefix("10.97.1.0/24")},
 	}}
 	for kind, names := range map[intent.Kind]map[string]string{
 		intent.KindNetwork: {
