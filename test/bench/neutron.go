@@ -21,10 +21,12 @@ import (
 	"coelan.io/coelan/test/lab"
 )
 
-// neutronRounds are those of one pod that comes and goes with each backend; neutronCrowd is how
-// many come at once.
+// neutronRounds are those of one pod that comes and goes with each backend, one every neutronPace;
+// neutronCrowd is how many come at once. An agent makes five requests of the API server for such a
+// pod, and 50 in a second: pods that came faster would wait for that limit.
 const (
 	neutronRounds = 60
+	neutronPace   = 250 * time.Millisecond
 	neutronCrowd  = 200
 )
 
@@ -88,7 +90,14 @@ func measureNeutronPods(ctx context.Context, with *lab.Lab) ([]Result, error) {
 		return nil, err
 	}
 	took := map[*lab.Lab][]float64{}
+	pace := time.NewTicker(neutronPace)
+	defer pace.Stop()
 	for i := range neutronRounds {
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 		for _, l := range []*lab.Lab{with, reference} {
 			began := time.Now()
 			p, err := l.Nodes[0].AddPod(ctx, fmt.Sprint("bench-", i))
