@@ -17,8 +17,8 @@ import (
 )
 
 // testGivenSubnetPools are namespaces with subnets of a part of a subnet pool of OpenStack, of
-// which other programs have subnets: the namespaces get what these have left, one in another
-// project too, and while Neutron is away they wait.
+// which other programs have subnets: the namespaces get what these have left, and while Neutron is
+// away they wait.
 func testGivenSubnetPools(t *testing.T, api *apitest.API) {
 	w := newWorld(t, api)
 	neutron := neutronfake.Start(t)

@@ -117,17 +117,24 @@ kind: Namespace
 metadata: {name: cloud, labels: {cloud: "true"}}
 `
 
+// makeMachineNetwork makes the Network cloud and its namespace, for as long as the test runs.
+func makeMachineNetwork(ctx context.Context, t *testing.T) {
+	t.Helper()
+	apply(ctx, t, machineNetwork)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		remove(ctx, t, "namespace", "cloud")
+		remove(ctx, t, "networks.coelan.io", "cloud")
+	})
+}
+
 // testOpenStackMachine has OpenStack make a port of a Network for a machine of its own, as Nova
 // does. The machine and a pod of that Network reach each other, both ways and through the router.
 // What is the cluster's goes; what is OpenStack's stays.
 func testOpenStackMachine(t *testing.T) {
 	ctx := within(t, 5*time.Minute)
-	apply(ctx, t, machineNetwork)
+	makeMachineNetwork(ctx, t)
 	clean := func(undo func(context.Context)) { t.Cleanup(func() { undo(context.WithoutCancel(ctx)) }) }
-	clean(func(ctx context.Context) {
-		remove(ctx, t, "namespace", "cloud")
-		remove(ctx, t, "networks.coelan.io", "cloud")
-	})
 	makePod(ctx, t, webServer("cloud/web", worker1))
 	if err := world.waitReady(ctx, "cloud/web"); err != nil {
 		t.Fatal(err)

@@ -35,12 +35,7 @@ func TestOctavia(t *testing.T) {
 	}
 	ctx := within(t, 20*time.Minute)
 	makeBalanced(ctx, t)
-	apply(ctx, t, machineNetwork)
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		remove(ctx, t, "namespace", "cloud")
-		remove(ctx, t, "networks.coelan.io", "cloud")
-	})
+	makeMachineNetwork(ctx, t)
 	clients := []place{
 		world.pod(ctx, t, "client1"), world.pod(ctx, t, "client2"),
 		makeClientMachine(ctx, t, "machine", "net-cloud"), makeClientMachine(ctx, t, "foreign", "sandbox-balancers"),

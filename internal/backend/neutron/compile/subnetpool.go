@@ -94,12 +94,15 @@ func within(p netip.Prefix, prefixes any) bool {
 	list, _ := prefixes.([]any)
 	for _, item := range list {
 		text, _ := item.(string)
-		if of, err := netip.ParsePrefix(text); err == nil && of.Overlaps(p) && of.Bits() <= p.Bits() {
+		if of, err := netip.ParsePrefix(text); err == nil && isPart(p, of) {
 			return true
 		}
 	}
 	return false
 }
+
+// isPart reports whether all addresses of a prefix are of another one.
+func isPart(p, of netip.Prefix) bool { return of.Overlaps(p) && of.Bits() <= p.Bits() }
 
 // length is a prefix length of a pool: JSON's numbers have several types.
 func length(value any) int {
@@ -134,7 +137,7 @@ func (c *compiler) pooled(n intent.Network, r *resource.Resource, sn intent.Netw
 	}
 	for _, p := range c.SubnetPools {
 		given, is := c.Given.Pools[p.Prefix]
-		if !p.Prefix.Overlaps(sn.Prefix) || p.Prefix.Bits() > sn.Prefix.Bits() || r.Project != "" && !given.Shared {
+		if !isPart(sn.Prefix, p.Prefix) || r.Project != "" && !given.Shared {
 			continue
 		}
 		ref := SubnetPoolRef(p.Prefix)
